@@ -1,5 +1,5 @@
-//! A cache of what was read from files, bounded in bytes. Floor 3; table files keep their blocks
-//! in it, blob files their values, side by side: whichever is used more holds more of it.
+//! A cache of what was read from files, bounded in bytes. Table files keep their blocks in it,
+//! blob files their values, side by side: whichever is used more holds more of it.
 //!
 //! While there is room everything is taken, and then only what is missed a second time soon after
 //! the first. Reads all over more than fits would otherwise fill and empty the cache for nothing:

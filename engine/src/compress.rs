@@ -1,4 +1,4 @@
-//! Compression of values, of a block together or of a large one alone. Floor 0.
+//! Compression of values, of a block together or of a large one alone.
 //!
 //! Promise: nothing is kept compressed that does not pay for its decompression, and no length is
 //! believed that the codec could not have reached.

@@ -14,12 +14,12 @@ pub(crate) struct FlushTurns<T> {
     changed: Condvar,
 }
 
-/// What whoever finds nothing to take does.
+/// What a caller does that finds no memtable to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     /// Goes away, though others are still at work.
     None,
-    /// Waits until nothing is sealed any more, or what he wants is done.
+    /// Waits until nothing is sealed any more, or what it wants is done.
     UntilAllAreDone,
 }
 
@@ -37,8 +37,8 @@ impl<T> FlushTurns<T> {
     }
 
     /// The oldest memtable that nobody writes. `sealed`: all that are no files yet, newest first.
-    /// `is_wanted`: whether whoever asks still has a use for one; where he has none any more he is
-    /// given none, and waits for none.
+    /// `is_wanted`: whether whoever asks still has a use for one; else it is given none, and waits
+    /// for none.
     pub(crate) fn take(
         &self,
         sealed: impl Fn() -> Vec<Arc<T>>,
@@ -145,7 +145,7 @@ mod tests {
         });
     }
 
-    /// He waited until nobody wrote any, which under load may be never.
+    /// It waited until nobody wrote any, which under load may be never.
     #[test]
     fn a_patient_one_waits_for_his_own_and_no_other() {
         let turns = FlushTurns::new();

@@ -1,4 +1,4 @@
-//! When somebody reads: which commits he sees, and what has expired for him.
+//! When somebody reads: which commits they see, and what has expired for them.
 //!
 //! The two are apart because a row expires by the wall clock: with no commit for an hour, readers
 //! see the same commits all that time and less and less of what expires. Both stay as they are for

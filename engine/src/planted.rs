@@ -2,7 +2,7 @@
 //!
 //! | build | `planted!("B07")` is |
 //! |---|---|
-//! | as ever | `false`, to the compiler: nothing of the bug is left |
+//! | normal | `false`, to the compiler: nothing of the bug is left |
 //! | `--cfg bug="B07"` | `true`, and the others `false` |
 //! | `--cfg bug="any"` | whether the variable `TABULITH_BUG` is `B07`, read once |
 //!

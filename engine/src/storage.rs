@@ -276,7 +276,7 @@ impl Inner {
     }
 
     /// Commits `batch`; where that is empty, gives the newest applied commit. Whoever waits for it
-    /// trusts what he has read as `durability` says, so behind a weaker commit, whichever it was,
+    /// trusts what it has read as `durability` says, so behind a weaker commit, whichever it was,
     /// an empty one takes a place and is refused like any other.
     fn commit_or_follow(
         &self,

@@ -3,7 +3,7 @@
 //!
 //! | build | they are |
 //! |---|---|
-//! | as ever | those of std, parking_lot and arc-swap by other names: nothing stands between |
+//! | normal | those of std, parking_lot and arc-swap by other names: nothing stands between |
 //! | `--cfg model="loom"` | loom's, which tries every order that processors and threads may take |
 //! | `--cfg model="shuttle"` | shuttle's, which draws orders of threads by chance |
 //!
@@ -13,7 +13,7 @@
 //! nobody decides anything; and the threads themselves, which `env::jobs` starts.
 
 /// Whether what keeps threads in order is left out here, so that a model is seen to notice it. In a
-/// build as ever it is `false`, to the compiler.
+/// normal build it is `false`, to the compiler.
 #[cfg(not(any(model = "loom", model = "shuttle")))]
 macro_rules! weakened {
     ($place:literal) => {

@@ -43,8 +43,8 @@ pub(crate) struct Work {
     folder: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
-/// Counts whoever works in the folder while he does, so that it is not released before, and so that
-/// closing never waits for one that panicked.
+/// Counts a thread that works in the folder while it does, so that the folder is not released
+/// before, and so that closing never waits for one that panicked.
 #[derive(Debug)]
 pub(crate) struct Running<'a> {
     work: &'a Work,
@@ -146,8 +146,8 @@ impl Work {
         }
     }
 
-    /// Counts the caller as one who works in the folder, until he drops what he is given: it is not
-    /// released before.
+    /// Counts the caller as one that works in the folder, until what this gives is dropped: the
+    /// folder is not released before.
     ///
     /// Errors: `Closed` once the database closes.
     pub(crate) fn enter(&self) -> Result<Running<'_>> {

@@ -1,4 +1,4 @@
-//! zstd, where this build has it: the cargo feature `zstd`. Floor 0; used by `compress`.
+//! zstd, where this build has it: the cargo feature `zstd`. Used by `compress`.
 //!
 //! Promise: every build knows what bytes of zstd are, and says so where it cannot read them.
 

@@ -193,8 +193,7 @@ impl<S: Store> App<S> {
     }
 
     /// Does what an admitted request asks for. With [`Reach::Memory`] a point read or a change of
-    /// one entity may come back
-    /// as [`Answer::NeedsDisk`]; everything else may wait for the disk.
+    /// one entity may come back as [`Answer::NeedsDisk`]; everything else may wait for the disk.
     pub fn perform(&self, call: &Arc<Call>, body: &Body, reach: Reach) -> Answer {
         self.perform_with_room(call, (body, None), reach, &|_| true)
     }

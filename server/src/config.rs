@@ -66,7 +66,7 @@ pub struct Config {
     pub development_key_for_all: bool,
 
     /// Proxies that are believed when they say in `X-Forwarded-For` whom they ask for, and in
-    /// `X-Forwarded-Proto` whether he came over TLS. Default: none.
+    /// `X-Forwarded-Proto` whether that one came over TLS. Default: none.
     pub trusted_proxies: Vec<Network>,
 
     /// Accounts in the form of `AZURITE_ACCOUNTS`, read anew every minute. What it says replaces

@@ -54,7 +54,7 @@ pub const CHANGES_MAX: usize = GROUP_OPERATIONS_MAX;
 /// Most characters of a multipart boundary (RFC 2046, 5.1.1).
 pub const BOUNDARY_CHARS_MAX: usize = 70;
 
-/// The rate at which a client has to take an answer in the long run, beyond the time for which he
+/// The rate at which a client has to take an answer in the long run, beyond the time for which it
 /// may take nothing of it.
 pub const ANSWER_BYTES_A_SECOND_MIN: u64 = 64 << 10;
 

@@ -3,8 +3,8 @@
 //!
 //! Promise: once policies are set, or their table is gone, no change is applied any more by leave
 //! of the old ones, not even one that was admitted before. Whoever sets policies or removes a table
-//! waits for the changes that are being applied; they wait for nobody here. Who reads compares once
-//! more when he has read, and shows nothing where they are not what they were.
+//! waits for the changes that are being applied; they wait for nobody here. A reader compares once
+//! more when it has read, and shows nothing where they are not what they were.
 
 use crate::auth::policy::{self, Policy, Stored};
 use crate::error::{AUTHENTICATION_FAILED, WireError};
@@ -284,7 +284,7 @@ mod tests {
         assert!(found.expect("sound").is_some());
     }
 
-    /// Who had a turn to commit kept it while he waited for whoever removed his table, and who
+    /// Who had a turn to commit kept it while waiting for whoever removed the table, and who
     /// removes one waits for the disk and for all who make or remove others.
     #[test]
     fn who_applies_a_change_waits_for_no_removal() {

@@ -345,7 +345,7 @@ fn bodies_beyond_every_memory_are_told_to_come_later() {
     forget_peak();
     let before = resident();
 
-    // Whoever waits to be asked for his body is asked only where there is room for it.
+    // Whoever waits to be asked for a body is asked only where there is room for it.
     let asking = format!("{head}Expect: 100-continue\r\n\r\n");
     let mut asked = Vec::new();
     let mut refused = 0;

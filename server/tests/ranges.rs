@@ -214,7 +214,7 @@ fn an_answer_does_not_hang_on_rows_outside_of_the_range() {
             assert!(!below.contains("x-tabulith-"), "{below}");
         }
     }
-    // Who may see all rows is told how they were found, and blocks are passed over for him.
+    // Who may see all rows is told how they were found, and blocks are passed over for them.
     let everything = Sas::table("Pay").with("sp", "r");
     let spared = |least| {
         let answer = ask(&everything, least, 5);

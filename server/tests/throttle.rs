@@ -266,7 +266,7 @@ fn who_asks_outside_of_his_range_takes_nothing_there() {
     assert_eq!(insert(&bench, "q", 0).status, 204, "the owner has all of it");
     assert_eq!(get(&bench, "q", 0), 200);
     assert_eq!(get(&bench, "q", 0), 503);
-    // In the same partition, beyond the rows that he may ask for; also behind one that he may.
+    // In the same partition, beyond the rows that may be asked for; also behind one that may.
     second(&bench);
     let upsert =
         |row| part(&format!("PUT /people(PartitionKey='p',RowKey='{row}') HTTP/1.1\n\n{{}}"));

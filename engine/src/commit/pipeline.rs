@@ -193,8 +193,8 @@ impl Pipeline {
     /// yet to come there. Waits for nobody.
     ///
     /// Whoever reads there finds them: they were applied before the store, a Release that this
-    /// Acquire sees. It is not below what he or somebody before him has seen to be visible, as it
-    /// was stored before that.
+    /// Acquire sees. It is not below what they or somebody before them have seen to be visible, as
+    /// it was stored before that.
     pub(crate) fn readable(&self) -> CommitTs {
         CommitTs(self.readable.load(Ordering::Acquire))
     }

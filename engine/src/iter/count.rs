@@ -195,7 +195,7 @@ impl Count<'_> {
                 if is_seen && newest.is_none_or(|(newest, _)| newest < ts) {
                     newest = Some((ts, source.gone_from(kind)?));
                 }
-                // What is older than one that he sees counts no more.
+                // What is older than one that is seen counts no more.
                 source.leave_versions(if is_seen { CommitTs::ZERO } else { self.at })?;
             }
         }

@@ -447,7 +447,7 @@ impl<C: Walked> VisibleCursor<C> {
     }
 
     /// Moves the merge up past the versions of its key that are newer than a reader sees; whether
-    /// one is left that he may see. The key is kept.
+    /// one is left that it may see. The key is kept.
     fn pass_newer(&mut self) -> Result<bool> {
         self.key.clear();
         self.key.extend_from_slice(self.merge.key());

@@ -283,7 +283,7 @@ impl Arena {
 
     #[inline]
     fn address(&self, unit: u32) -> *mut u8 {
-        // Relaxed: a reader got his `Ref` by an Acquire that comes after the chunk's store. The
+        // Relaxed: a reader got its `Ref` by an Acquire that comes after the chunk's store. The
         // writer has the `Bump`: it made the chunk, or was handed the `Bump` by who did.
         let chunk = self.chunks[(unit | 1).ilog2() as usize].load(Ordering::Relaxed);
         debug_assert!(!chunk.is_null(), "whoever has a Ref knows of its chunk");

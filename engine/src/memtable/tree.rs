@@ -218,7 +218,7 @@ impl Tree {
                 // lower one sees another order here, and looks again. The same order says that
                 // the child was whole yet, and covers all of its range. A full node is never
                 // changed but replaced: whoever stands in the old one sees old children, which
-                // hold every row that was there when he began.
+                // hold every row that was there when it began.
                 if inner.slots.order() == order || weakened!("look again") {
                     break child?;
                 }

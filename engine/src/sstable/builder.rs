@@ -1,4 +1,4 @@
-//! Writes a table file from rows in order. Floor 3; used by flush and compaction.
+//! Writes a table file from rows in order. Used by flush and compaction.
 //!
 //! Promise: when `finish` returns, the file's bytes survive power loss. Its name does so only
 //! after the caller has synced the folder.

@@ -4,7 +4,7 @@
 //! first error stays. With a sieve, a cursor stands on no row of a block that the sieve passes
 //! over, as if the file did not have it. No move and no seek leads to the wrong side of where it
 //! began, whatever the file holds: blocks that do not follow one another are damage, or who seeks
-//! past what he need not see would come by it for ever.
+//! past what need not be seen would come by it for ever.
 
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};

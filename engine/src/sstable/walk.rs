@@ -23,7 +23,7 @@ const KEY_ROOM: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) direction: Direction,
-    /// What is newer he does not see.
+    /// What is newer is not seen.
     pub(crate) at: CommitTs,
     /// Moves lead to this side of it: below it on the way up, above it on the way down; not to it.
     pub(crate) fence: &'a [u8],

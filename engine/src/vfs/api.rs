@@ -1,4 +1,4 @@
-//! What the engine asks of a file system. Floor 1; everything that touches a file goes through it.
+//! What the engine asks of a file system. Everything that touches a file goes through it.
 //!
 //! Absent: buffering, retries, paths outside the database folder.
 

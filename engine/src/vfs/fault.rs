@@ -70,7 +70,7 @@ impl FaultFs {
     }
 
     /// Does `work` before the next call that `rule` speaks of, which then goes its way: whoever
-    /// called is held up in the middle of what he does. `work` may use the file system.
+    /// called is held up in the midst of it. `work` may use the file system.
     pub fn interrupt(&self, rule: Rule, work: impl FnOnce() + Send + 'static) {
         self.state.lock().interludes.push((rule, Box::new(work)));
     }

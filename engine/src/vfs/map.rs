@@ -1,5 +1,5 @@
-//! A file's bytes as memory that the operating system fills when it is read. Floor 1; the one place
-//! that maps files.
+//! A file's bytes as memory that the operating system fills when it is read. The one place that
+//! maps files.
 //!
 //! Dangers: where the disk fails under a read of that memory, or another program has cut the file,
 //! the system ends the process with SIGBUS; there is no error to return.

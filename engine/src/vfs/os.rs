@@ -1,4 +1,4 @@
-//! The operating system's file system. Floor 1; what production runs on.
+//! The operating system's file system. Production runs on it.
 //!
 //! Promises: files belong to their owner alone (0600, folders 0700); the last part of a file's path
 //! is never followed through a symbolic link; a sync that returned `Ok` reached the device.

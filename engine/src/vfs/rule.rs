@@ -89,7 +89,7 @@ pub enum Errno {
     /// EINVAL.
     InvalidArgument,
     /// No error of the system: the file ends before all was read, as it does for whoever reads less
-    /// than he asked for and does not ask again.
+    /// than asked for and does not ask again.
     EndOfFile,
 }
 

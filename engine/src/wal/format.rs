@@ -1,4 +1,4 @@
-//! The bytes of a log segment. Floor 3; pure.
+//! The bytes of a log segment. Pure.
 //!
 //! A segment is a file of a length fixed before its first use: one block that says what it is,
 //! then frames. A block is 4096 bytes, 512 in segments below 1 MiB. A frame begins either at the

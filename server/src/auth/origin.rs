@@ -22,7 +22,7 @@ impl Origin {
         let secure = match (protocols.next(), protocols.next()) {
             (None, _) => head.secure,
             (Some(only), None) => only.trim().eq_ignore_ascii_case("https"),
-            // Who asks may have sent one of them himself.
+            // Whoever asks may be the one that sent one of them.
             (Some(_), Some(_)) => false,
         };
         let peer = behind_proxies(peer, head.headers.all("X-Forwarded-For"), trusted);
@@ -56,7 +56,7 @@ mod tests {
             for other in ["http", "", "https, http", "https,https", "wss"] {
                 check("10.0.0.7", own, &[other], false);
             }
-            // Who asks may have sent the first one himself.
+            // Whoever asks may be the one that sent the first.
             check("10.0.0.7", own, &["https", "http"], false);
             check("10.0.0.7", own, &["https", "https"], false);
         }

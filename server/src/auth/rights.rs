@@ -15,7 +15,7 @@ use tabulith::table::name::TableName;
 /// What somebody may do with an account.
 #[derive(Clone, Debug)]
 pub enum Rights {
-    /// Everything: he holds a key.
+    /// Everything: they hold a key.
     Owner,
     /// What an account SAS says.
     Account {

@@ -47,7 +47,7 @@ pub struct Authority<'a> {
     pub date_checked: bool,
 }
 
-/// Proof of who sent a request, and what he may do.
+/// Proof of who sent a request, and what they may do.
 #[derive(Clone, Debug)]
 pub struct Principal {
     account: AccountName,
@@ -56,7 +56,7 @@ pub struct Principal {
     rights: Rights,
 }
 
-/// What has proven who he is.
+/// What has proven who they are.
 #[derive(Clone, Debug)]
 enum Shown {
     /// A signature by that key of the account's.
@@ -110,7 +110,7 @@ impl Grant {
     }
 }
 
-/// Finds out who sent a request, and what he may do.
+/// Finds out who sent a request, and what they may do.
 pub fn authenticate(
     head: &Head,
     address: &Address,
@@ -158,7 +158,7 @@ impl Authority<'_> {
     }
 }
 
-/// Where tokens are accepted, who shows nothing learns that he might show one.
+/// Where tokens are accepted, who shows nothing learns that one might be shown.
 fn no_credentials(authority: &Authority<'_>) -> WireError {
     match authority.bearer {
         Some(_) => authority.challenged(NO_AUTHENTICATION_INFORMATION),
@@ -325,7 +325,7 @@ impl Principal {
         Ok(Grant { account: self.account.clone(), table, access, range, stored })
     }
 
-    /// Whether there is any entity that he may change.
+    /// Whether there is any entity that they may change.
     pub fn may_change_entities(&self) -> bool {
         !self.secondary && self.rights.cover_changes()
     }
@@ -338,7 +338,7 @@ impl Principal {
         }
     }
 
-    /// Whether what made him who he is still counts: the key is one of the account's, and the
+    /// Whether what made them who they are still counts: the key is one of the account's, and the
     /// signature by it has not expired; or the account is served and the token has not expired.
     pub fn is_current(&self, accounts: &Accounts, now: Option<CommitTs>) -> bool {
         let keys = accounts.keys(self.account.as_str());

@@ -167,7 +167,7 @@ impl Call {
         let params = Params::parse(head.query())?;
         let principal = self.principal.clone();
         #[cfg(any(bug = "B38", bug = "any"))]
-        let principal = principal.whoever_sends_a_batch(); // Planted: may do what he likes in it.
+        let principal = principal.whoever_sends_a_batch(); // Planted: may do anything in it.
         let call = Call::open(head, address, params, principal, self.context.clone())?;
         match call.operation {
             Operation::Batch => Err(INVALID_INPUT),
@@ -192,7 +192,7 @@ impl Call {
         self.grant.as_ref().ok_or(INVALID_INPUT)
     }
 
-    /// Fails where its sender, by what he has shown, would not be let in any more.
+    /// Fails where its sender, by what it has shown, would not be let in any more.
     pub fn check_sender(
         &self,
         accounts: &Accounts,

@@ -82,7 +82,7 @@ const PLAIN_JSON: &str = "application/json";
 const SERVER: &str = concat!("Windows-Azure-Table/1.0 Tabulith/", env!("CARGO_PKG_VERSION"));
 
 /// The answer to an admitted request: what its handler made of it, or the refusal. Who is not let
-/// in any more is refused as if he came now.
+/// in any more is refused as if they came now.
 pub fn answered(call: &Call, result: Result<Response, WireError>) -> Response {
     match result {
         Ok(response) => finished(&call.context, response),

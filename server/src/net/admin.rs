@@ -71,7 +71,7 @@ pub(crate) struct Admin {
     /// Whether there is an address for these questions alone.
     pub(crate) has_own_address: bool,
     pub(crate) engine: Option<Arc<dyn Engine>>,
-    /// Who makes copies for tests of applications; without him there is nothing for these.
+    /// Who makes copies for tests of applications; without them there is nothing for these.
     pub(crate) forks: Option<Arc<dyn Forks>>,
     /// Whether whoever started the server says that it is.
     pub(crate) started: AtomicBool,

@@ -87,7 +87,7 @@ impl<S> Clone for Inside<S> {
     }
 }
 
-/// The doors of a server, open: who comes waits until he is let in.
+/// The doors of a server, open: clients wait until they are let in.
 pub(crate) struct Doors {
     pub(crate) addresses: Addresses,
     of_tables: Vec<Door>,

@@ -2,7 +2,7 @@
 //! is on its way.
 //!
 //! Promise: ours takes no more than its bytes and a place for each header, whatever is in them. A
-//! client may take a minute to send a body, without being let in; of his head there is by then a
+//! client may take a minute to send a body, without being let in; of its head there is by then a
 //! verb and a few words.
 
 use crate::http::message::{Head, Headers};

@@ -1,8 +1,8 @@
 //! Places for connections: so many for all clients together, and so many for one address.
 //!
-//! Who comes while all places are taken waits to be accepted. Who has all the places of his address
-//! is turned away at once, so that he cannot make the others wait. An IPv6 network of 64 bits
-//! counts as one address.
+//! Clients that come while all places are taken wait to be accepted. Those that have all the places
+//! of their address are turned away at once, so that they cannot make the others wait. An IPv6
+//! network of 64 bits counts as one address.
 
 use crate::source::Network;
 use parking_lot::Mutex;
@@ -118,7 +118,7 @@ mod tests {
         assert!(places.for_address(places.take().await, other).is_some());
         drop(first);
         let again = places.for_address(places.take().await, one).expect("the first one's place");
-        // Who has an address of the sixth version has as many as he likes of the same network.
+        // Whoever has an address of the sixth version has as many as they like of its network.
         let [one, next, other] = ["2001:db8::1", "2001:db8:0:0:f::2", "2001:db8:0:1::1"]
             .map(|text| text.parse().expect("an address"));
         let sixth = [

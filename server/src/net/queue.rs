@@ -1,6 +1,6 @@
 //! Turns for work of which only so much may be under way at once.
 //!
-//! Who comes first has his turn first. Of several owners each has a queue of his own before that of
+//! Who comes first has a turn first. Of several owners each has a queue of its own before that of
 //! all, and one turn less than there are: however many one of them asks for, there is one left for
 //! another.
 

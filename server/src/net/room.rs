@@ -33,8 +33,8 @@ const LARGE_QUARTERS: usize = 3;
 /// The share of the room that bodies of those who may only read together may take.
 const READERS_PART: usize = 16;
 
-/// An owner who has a place may have so many times what he leaves: three quarters where he is the
-/// only one, three sevenths beside another who has as much.
+/// An owner that has a place may have so many times what it leaves: three quarters where it is the
+/// only one, three sevenths beside another that has as much.
 const OWNED_TIMES: usize = 3;
 
 /// The room, shared by those who ask for a place in it.

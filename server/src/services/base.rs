@@ -104,7 +104,7 @@ impl<S: Store> Services<S> {
     }
 
     /// Waits for those, so that whoever reads as of `at` later need not. What is wrong with the
-    /// moment he is told then.
+    /// moment is told then.
     pub fn await_past(&self, at: CommitTs) {
         let _ = self.past(at);
     }
@@ -202,7 +202,7 @@ impl<S: Store> Services<S> {
     }
 
     /// Fails where the grant depends on a stored policy that is not what it was when the request
-    /// came. Waits for nobody: who reads asks before it, and when he has read.
+    /// came. Waits for nobody: who reads asks before it, and once it has read.
     pub(super) fn check_policy(&self, grant: &Grant) -> Result<(), WireError> {
         let checked = self.check_policy_within(grant, Reach::Disk)?;
         checked.ok_or(INTERNAL_ERROR)

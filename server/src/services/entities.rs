@@ -133,7 +133,7 @@ impl<S: Store> Services<S> {
         // Apart from the filter, which could else be so much work that it has the range widened.
         let (filter, within) = (read.filter, range.filter());
         // A block at an end of the range has rows of both sides: whether it was passed over, which
-        // a token can tell, would say something of rows that are not his.
+        // a token can tell, would say something of rows outside.
         let zones = range.is_everything();
         let query = Query { filter, within, select: None, top: read.top, from, budget, zones };
         let (mut passed, mut refused) = (0, None);

@@ -99,7 +99,7 @@ impl Model {
         Ok(self.policies.get(&number).cloned().unwrap_or_default())
     }
 
-    /// Whether one who names a stored policy may read. Of a table that is not there he learns no
+    /// Whether one who names a stored policy may read. Of a table that is not there they learn no
     /// more than of one without the policy.
     pub(crate) fn may_read(&self, table: usize, id: &str) -> Result<(), Refusal> {
         let all = self.policies(table).unwrap_or_default();

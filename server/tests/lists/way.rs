@@ -68,7 +68,7 @@ pub(crate) struct Look<'a> {
     pub(crate) form: Form,
     /// All that the one who asks may see.
     pub(crate) stretch: Option<&'a Stretch>,
-    /// The stored policy by whose leave he asks.
+    /// The stored policy by whose leave they ask.
     pub(crate) policy: Option<&'a str>,
     /// The options with which the service is started again behind each page.
     pub(crate) killed: Option<usize>,

@@ -300,8 +300,8 @@ fn a_cursor_keeps_its_first_error() {
     failed(ended.map_or(Ok(()), Err));
 }
 
-/// The checksum is right, and the columns are: only who asks for a value can find out. He is told
-/// where, and shown no row from then on.
+/// The checksum is right, and the columns are: only who asks for a value can find out, who is
+/// told where, and shown no row from then on.
 #[test]
 fn values_that_do_not_decompress_are_told_of_where_they_are_asked_for() {
     let row = |n: u32| {
@@ -339,7 +339,7 @@ fn values_that_do_not_decompress_are_told_of_where_they_are_asked_for() {
     }
 }
 
-/// Who seeks past what he need not see would come by blocks that lead him back for ever.
+/// Who seeks past what need not be seen would come by blocks that lead back for ever.
 #[test]
 fn blocks_in_each_others_place_lead_nobody_back() {
     let row = |n: u32| {

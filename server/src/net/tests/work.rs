@@ -112,7 +112,7 @@ fn a_batch_is_read_once() {
     assert!(once > 10_000 && looked_at < once + 1_000, "{looked_at} bytes, not {once}");
 }
 
-/// Who could else keep others from what he does not do: a query with the text `MERGE` held a
+/// Who could else keep others from what they do not do: a query with the text `MERGE` held a
 /// turn to merge while it waited for a page's, and a few hundred merges that waited for theirs
 /// every commit's.
 #[test]
@@ -217,7 +217,7 @@ fn answers_to_inserts_have_their_room_before_anything_is_inserted() {
     }
 }
 
-/// Who took nothing of his pages could have all of the room, and pages of all other accounts
+/// Who took nothing of their pages could have all of the room, and pages of all other accounts
 /// were refused.
 #[test]
 fn an_account_leaves_room_for_the_answers_of_others() {
@@ -302,7 +302,7 @@ fn waits(shared: &Arc<Shared<Db>>, turns: &Semaphore, call: &Arc<Call>, body: Bo
         let answer = perform(shared, call, body, Vec::new());
         let mut answer = std::pin::pin!(answer);
         let at_once = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
-        // It is his who has waited for it.
+        // It belongs to the one that has waited for it.
         drop(last);
         let waits = turns.available_permits() == 0;
         drop(others);
