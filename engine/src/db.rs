@@ -472,26 +472,19 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
     })
 }
 
-/// What a reader is given of what `view` found.
-fn row_of(
-    view: &View,
-    mut found: Found,
-    now: impl FnOnce() -> CommitTs,
-    reach: Reach,
-) -> Result<Option<Row>> {
-    if found.kind == RowKind::Delete {
-        return Ok(None);
-    }
+/// Whether a row that was found has expired. Most never do, and need not ask for the time.
+fn has_expired(found: &Found, now: impl FnOnce() -> CommitTs) -> bool {
+    found.kind.expires() && expiry::of(found.kind, &found.value) <= now()
+}
+
+/// What a reader is given of a row that `view` found and that is there.
+fn row_of(view: &View, mut found: Found, reach: Reach) -> Result<Row> {
     if found.kind.expires() {
-        // Most rows do not, and need not ask for the time.
-        if expiry::of(found.kind, &found.value) <= now() {
-            return Ok(None);
-        }
         found.value = found.value.split_off(expiry::LEN.min(found.value.len()));
         found.kind = found.kind.while_alive();
     }
     let Found { ts, value, .. } = view.resolve(found, reach)?;
-    Ok(Some(Row { ts, value }))
+    Ok(Row { ts, value })
 }
 
 fn read_only() -> Error {
@@ -529,15 +522,17 @@ impl Inner {
         }
     }
 
-    /// What a reader who begins now goes by.
+    /// What a reader who begins now goes by: the clock is asked first, so that he sees what renewed
+    /// a row before it expired.
     pub(crate) fn present(&self) -> Moment {
+        let wall = self.tree.wall();
         let at = self.visible();
-        Moment { at, now: self.tree.time(at) }
+        Moment { at, now: self.tree.time(wall, at) }
     }
 
     /// The time by which rows expire for reads that begin now.
     pub(crate) fn time(&self) -> CommitTs {
-        self.tree.time(self.visible())
+        self.present().now
     }
 
     /// Rows of commits up to here have outlived the time to live of the table that `key` is of, for
@@ -553,11 +548,12 @@ impl Inner {
     }
 
     /// What a reader goes by who begins now and sees what is applied whole, with all before it,
-    /// visible yet or not.
+    /// visible yet or not. The clock first, as for [`Inner::present`].
     pub(crate) fn readable(&self) -> Moment {
+        let wall = self.tree.wall();
         let writer = self.writer.as_ref();
         let at = writer.map_or(self.read_only_at, |writer| writer.pipeline.readable());
-        Moment { at, now: self.tree.time(at) }
+        Moment { at, now: self.tree.time(wall, at) }
     }
 
     fn close(&self) -> Result<()> {
@@ -641,9 +637,28 @@ impl Inner {
         let outlived_to = || self.outlived_to(key, at, when.now());
         let rows = CachedRows { cache: &self.tree.shelf.pool.rows, outlived_to: &outlived_to };
         let found = view.get(&rows, key, row_hash, at, reach)?;
-        let found = found.filter(|found| found.ts > outlived_to());
+        let Some(found) = found.filter(|found| found.kind != RowKind::Delete) else {
+            return Ok(None);
+        };
         let now = || when.now().unwrap_or_else(|| self.time());
-        found.map_or(Ok(None), |found| row_of(&view, found, now, reach))
+        if found.ts > outlived_to() && !has_expired(&found, now) {
+            return row_of(&view, found, reach).map(Some);
+        }
+        match when {
+            When::Now => self.look_again(|when| self.get(when, key, reach)),
+            When::Applied | When::At(_) => Ok(None),
+        }
+    }
+
+    /// Gives what `read` finds at a moment that is kept for so long. For who has found a row gone
+    /// with time: that went on since he took his place among the commits, and the row may have been
+    /// renewed between the two.
+    #[cold]
+    fn look_again<T>(&self, read: impl FnOnce(When) -> T) -> T {
+        let moment = self.tree.snapshots.acquire(|| self.present());
+        let found = read(When::At(moment));
+        self.tree.snapshots.release(moment);
+        found
     }
 
     /// The rows of `keys` in the order asked for, all as of one moment.
@@ -658,21 +673,29 @@ impl Inner {
         let now = when.now().map_or_else(OnceCell::new, OnceCell::from);
         let first = keys.iter().next().map_or(&[][..], |listed| listed.key);
         // Rows outlive their table and expire by one time.
-        let outlived_by = self.tree.ages().then(|| *now.get_or_init(|| self.time()));
+        let time = || *now.get_or_init(|| self.time());
+        let outlived_by = self.tree.ages().then(time);
         let outlived_to = self.outlived_to(first, at, outlived_by);
-        let mut found = Vec::with_capacity(keys.len());
+        let (mut found, mut any_gone) = (Vec::with_capacity(keys.len()), false);
         let rows = CachedRows { cache: &self.tree.shelf.pool.rows, outlived_to: &|| outlived_to };
         view.get_many(&rows, keys, at, reach, |asked, row| {
-            if row.ts > outlived_to {
-                found.push((asked, row));
+            if row.kind == RowKind::Delete {
+                return;
+            }
+            match row.ts > outlived_to && !has_expired(&row, time) {
+                true => found.push((asked, row)),
+                false => any_gone = true,
             }
         })?;
+        if any_gone && matches!(when, When::Now) {
+            return self.look_again(|when| self.get_many(when, keys, reach));
+        }
         if reach == Reach::Disk {
             view.begin_values(found.iter().map(|(_, row)| row));
         }
         let mut rows = vec![None; keys.len()];
         for (asked, row) in found {
-            rows[asked] = row_of(&view, row, || *now.get_or_init(|| self.time()), reach)?;
+            rows[asked] = Some(row_of(&view, row, reach)?);
         }
         Ok(rows)
     }

@@ -3,7 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::sync::Arc;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
@@ -66,6 +67,36 @@ impl Clock for Hasty {
 
     fn sleep(&self, time: Duration) {
         self.0.sleep(time);
+    }
+}
+
+/// A wall clock before which something is done, once, when it is asked.
+struct Interrupted {
+    clock: ManualClock,
+    work: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Debug for Interrupted {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.clock.fmt(f)
+    }
+}
+
+impl Clock for Interrupted {
+    fn wall_ticks(&self) -> u64 {
+        let work = self.work.lock().unwrap().take();
+        if let Some(work) = work {
+            work();
+        }
+        self.clock.wall_ticks()
+    }
+
+    fn steady(&self) -> Duration {
+        self.clock.steady()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
     }
 }
 
@@ -187,6 +218,75 @@ fn rows_read_together_are_there_by_one_time() {
         clock.0.set_wall(outlives.0 + 10_000_000_000);
     }
     assert_eq!(both_states, [true; 2]);
+}
+
+/// A reader waits for the disk while others renew what it looks for, and the old time goes by.
+#[test]
+fn what_is_renewed_before_it_expires_is_there_for_who_waits_for_the_disk() {
+    for by_table in [false, true] {
+        for replaced in [false, true] {
+            let disk = FaultFs::new(Arc::new(SimFs::new()));
+            let clock = Arc::new(ManualClock::at(START_TICKS));
+            let advanced = Advanced { block_cache_bytes: Some(0), ..Advanced::default() };
+            let builder = Db::builder().options(Options { advanced, ..Options::default() });
+            let builder = builder.parts(Arc::new(disk.clone()), clock.clone(), Arc::new(ByHand));
+            let db = builder.open("db").unwrap();
+            let table = db.table("t").unwrap();
+            if by_table {
+                table.set_ttl(Some(Duration::from_secs(10))).unwrap();
+            }
+            let put = move |db: &Db, table: &Table, rk: &str| {
+                let batch = table.partition("p").batch().delete("a");
+                let batch = match by_table {
+                    true => batch.upsert(rk, "x"),
+                    false => batch.upsert_until(rk, "x", in_seconds(db, 10)),
+                };
+                batch.commit().unwrap();
+            };
+            put(&db, &table, "a");
+            db.flush().unwrap();
+            let (others, theirs) = (db.clone(), table.clone());
+            disk.interrupt(Rule::fail(Call::Read).named("*.sst"), move || {
+                clock.advance(Duration::from_secs(6));
+                put(&others, &theirs, if replaced { "b" } else { "a" });
+                clock.advance(Duration::from_secs(6));
+            });
+            let what = format!("by the table's: {by_table}, by another: {replaced}");
+            match replaced {
+                false => assert!(table.get("p", "a").unwrap().is_some(), "{what}"),
+                true => {
+                    let rows = table.get_many(&[("p", "a"), ("p", "b")]).unwrap();
+                    assert_eq!(rows.iter().flatten().count(), 1, "{what}");
+                }
+            }
+            assert!(db.time() > CommitTs(START_TICKS).after(Duration::from_secs(11)), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_moment_shows_what_was_renewed_before_its_time() {
+    type Read = fn(&Db, &Table) -> bool;
+    let snapshot: Read = |db, table| db.snapshot().unwrap().get(table, "p", "a").unwrap().is_some();
+    let scan: Read = |_, table| !row_keys(table).is_empty();
+    let transact: Read =
+        |_, table| table.partition("p").transact(|tx| Ok(tx.get("a")?.is_some())).unwrap();
+    for (n, read) in [snapshot, scan, transact].into_iter().enumerate() {
+        let (clock, work) = (ManualClock::at(START_TICKS), Mutex::default());
+        let clock = Arc::new(Interrupted { clock, work });
+        let vfs = Arc::new(SimFs::new());
+        let builder = Db::builder().parts(vfs, clock.clone(), Arc::new(ByHand));
+        let db = builder.open("db").unwrap();
+        let table = db.table("t").unwrap();
+        put_until(&table, "a", "x", in_seconds(&db, 10));
+        let (others, theirs, turned) = (db.clone(), table.clone(), Arc::clone(&clock));
+        *clock.work.lock().unwrap() = Some(Box::new(move || {
+            put_until(&theirs, "a", "y", in_seconds(&others, 20));
+            turned.clock.advance(Duration::from_secs(11));
+        }));
+        assert!(read(&db, &table), "read {n}");
+        assert!(clock.work.lock().unwrap().is_none(), "read {n}");
+    }
 }
 
 /// A clock that is set back shows expired rows again, and so does the past: what was told to remove

@@ -124,10 +124,15 @@ impl Tree {
         self.closing.load(Relaxed)
     }
 
-    /// The time for a reader who begins now and sees commits up to `at`: by it rows expire. Not
-    /// below any time by which a row was reclaimed, however the clock is turned.
-    pub(crate) fn time(&self, at: CommitTs) -> CommitTs {
-        pipeline::now(&*self.clock).max(at).max(self.snapshots.floor())
+    /// What the wall clock says.
+    pub(crate) fn wall(&self) -> CommitTs {
+        pipeline::now(&*self.clock)
+    }
+
+    /// The time for a reader who sees commits up to `at` and asked the clock, which said `wall`: by
+    /// it rows expire. Not below any time by which a row was reclaimed, however the clock is turned.
+    pub(crate) fn time(&self, wall: CommitTs, at: CommitTs) -> CommitTs {
+        wall.max(at).max(self.snapshots.floor())
     }
 
     /// Whether rows of any table may have outlived its time to live.
