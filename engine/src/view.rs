@@ -204,7 +204,8 @@ impl View {
     ///
     /// An earlier reader may have been shown an older version than the files hold. And where nobody
     /// is shown the newest one, because it is erased or has outlived its table, a merge drops it:
-    /// what is found then is as hidden, but not for who reads the files of before.
+    /// what is found then is as hidden, but not for who reads the files of before. A snapshot from
+    /// before the erasure still is shown it, so whether it is erased is asked for the newest reader.
     fn may_be_cached(
         &self,
         rows: &CachedRows<'_>,
@@ -213,7 +214,7 @@ impl View {
         at: CommitTs,
     ) -> bool {
         at >= self.version.max_ts
-            && !self.erases(key, found.ts, at)
+            && !self.erases(key, found.ts, CommitTs::MAX)
             && found.ts > (rows.outlived_to)()
     }
 
@@ -260,12 +261,46 @@ impl View {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
     use crate::chunks::SpareChunks;
+    use crate::db::Db;
+    use crate::env::clock::ManualClock;
+    use crate::env::jobs::ByHand;
     use crate::ids::TableId;
     use crate::key::{hash, order};
+    use crate::rows::Catalog;
+    use crate::vfs::mem::SimFs;
     use bytes::Bytes;
+
+    /// A reader took its View, then a table was emptied. The file with its newest rows went, and a
+    /// snapshot of before read an older one.
+    #[test]
+    fn what_a_snapshot_alone_is_shown_since_an_erasure_is_not_shown_to_others() {
+        let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+        let parts = Db::builder().parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+        let db = parts.open("/db").unwrap();
+        let table = db.table("t").unwrap();
+        let first = table.upsert("p", "a", "first").unwrap();
+        db.flush().unwrap();
+        let snapshot = db.snapshot().unwrap();
+        let second = table.upsert("p", "a", "second").unwrap();
+        db.flush().unwrap();
+        let (view, at) = (db.inner.tree.view_full(), db.visible());
+        table.truncate().unwrap();
+        db.flush().unwrap();
+        while db.step().unwrap() {}
+        assert_eq!(db.stats().levels.iter().map(|(files, _)| files).sum::<usize>(), 1);
+        assert_eq!(snapshot.get(&table, "p", "a").unwrap().map(|row| row.ts), Some(first));
+        let id = db.find_table("t").unwrap().unwrap().id;
+        let list = KeyList::new(id, &[(b"p", b"a")]);
+        let cache = &db.inner.tree.shelf.pool.rows;
+        let rows = CachedRows { cache, outlived_to: &|| CommitTs::ZERO };
+        let mut found = None;
+        view.get_many(&rows, &list, at, Reach::Disk, |_, row| found = Some(row.ts)).unwrap();
+        assert_eq!(found, Some(second));
+    }
 
     /// A reader took its View, then others wrote two rows in one batch, flushed them and read one.
     #[test]
