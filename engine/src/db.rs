@@ -631,6 +631,23 @@ impl Inner {
 
     /// The row of `key`.
     pub(crate) fn get(&self, when: When, key: &[u8], reach: Reach) -> Result<Option<Row>> {
+        self.find(when, key, reach, |view, found| row_of(view, found, reach))
+    }
+
+    /// The commit that wrote the row of `key`. Its value is left where it is.
+    pub(crate) fn written(&self, when: When, key: &[u8], reach: Reach) -> Result<Option<CommitTs>> {
+        self.find(when, key, reach, |_, found| Ok(found.ts))
+    }
+
+    /// What `give` makes of the row of `key`, if it is there.
+    #[inline]
+    fn find<T>(
+        &self,
+        when: When,
+        key: &[u8],
+        reach: Reach,
+        give: impl Fn(&View, Found) -> Result<T>,
+    ) -> Result<Option<T>> {
         let row_hash = hash::of_row(key);
         let view = self.tree.view();
         let at = when.at(|| self.visible()); // After the view: see `view`.
@@ -642,10 +659,10 @@ impl Inner {
         };
         let now = || when.now().unwrap_or_else(|| self.time());
         if found.ts > outlived_to() && !has_expired(&found, now) {
-            return row_of(&view, found, reach).map(Some);
+            return give(&view, found).map(Some);
         }
         match when {
-            When::Now => self.look_again(|when| self.get(when, key, reach)),
+            When::Now => self.look_again(|when| self.find(when, key, reach, give)),
             When::Applied | When::At(_) => Ok(None),
         }
     }

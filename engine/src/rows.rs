@@ -115,6 +115,13 @@ pub trait PartitionUpdate {
     /// The row as applied so far, this update's own writes included; those have the timestamp 0.
     fn get(&mut self, rk: &[u8]) -> Result<Option<Row>>;
 
+    /// The commit that wrote that row, if there is one.
+    ///
+    /// Cost: no read of its value, where the store keeps that apart.
+    fn written(&mut self, rk: &[u8]) -> Result<Option<CommitTs>> {
+        Ok(self.get(rk)?.map(|row| row.ts))
+    }
+
     /// Writes a row.
     fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()>;
 

@@ -208,8 +208,7 @@ impl Transaction {
         let applied = Moment::applied(self.pin.moment.now);
         for (rk, ts) in &self.rows_read {
             let when = When::At(applied);
-            let row = self.pin.inner.get(when, self.key.row(rk), Reach::Disk)?;
-            if row.map(|row| row.ts) != *ts {
+            if self.pin.inner.written(when, self.key.row(rk), Reach::Disk)? != *ts {
                 return Err(changed(&name_of(rk)));
             }
         }

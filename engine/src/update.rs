@@ -256,10 +256,6 @@ impl<'a> Update<'a> {
         Ok(Some(found))
     }
 
-    fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
-        self.inner.get(When::Applied, self.key.row(rk), self.reach)
-    }
-
     /// Whether there may be an applied row, by what memory knows.
     fn may_be_stored(&mut self, rk: &[u8]) -> Result<bool> {
         let key = self.key.row(rk);
@@ -271,7 +267,14 @@ impl PartitionUpdate for Update<'_> {
     fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
         match self.writes.get(rk) {
             Some(own) => Ok(own.map(Row::own)),
-            None => self.stored(rk),
+            None => self.inner.get(When::Applied, self.key.row(rk), self.reach),
+        }
+    }
+
+    fn written(&mut self, rk: &[u8]) -> Result<Option<CommitTs>> {
+        match self.writes.get(rk) {
+            Some(own) => Ok(own.map(|_| CommitTs::ZERO)),
+            None => self.inner.written(When::Applied, self.key.row(rk), self.reach),
         }
     }
 

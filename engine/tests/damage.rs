@@ -12,7 +12,7 @@ use tabulith::error::Kind;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Db, Durability, Options, Table};
+use tabulith::{Advanced, CommitTs, Db, Durability, If, Options, Table};
 
 const ROWS: u64 = 4000;
 
@@ -254,4 +254,36 @@ fn values_of_a_damaged_blob_file_stay_where_they_are() {
     assert_eq!(failures(&db, &damaged), 1, "merges met the damage");
     let lost: Vec<_> = (0..200u64).filter(|n| table.get("b", n.to_be_bytes()).is_err()).collect();
     assert_eq!(lost, [1]);
+}
+
+/// Of a row that goes or is replaced nobody asks for the value.
+#[test]
+fn a_row_with_a_damaged_value_is_replaced_and_removed_as_any_other() {
+    let (disk, mut rng) = (SimFs::new(), Rng::seeded(4));
+    let db = open(&disk);
+    let table = db.table("t").unwrap();
+    put_values(&table, &mut rng, 1);
+    db.flush().unwrap();
+    let partition = table.partition("b");
+    let key = |n: u64| n.to_be_bytes();
+    let ts = table.get("b", key(1)).unwrap().unwrap().ts;
+    let mut read = partition.begin().unwrap();
+    assert!(read.get(key(2)).unwrap().is_some());
+    let damaged = files(&disk, ".blob", 6000).swap_remove(0);
+    for n in 0..3 {
+        flip(&disk, &damaged, 2000 + n * 3016);
+        assert_eq!(table.get("b", key(n)).unwrap_err().kind(), Kind::Corrupt, "{n}");
+    }
+    assert_eq!(table.insert("b", key(0), "anew").unwrap_err().kind(), Kind::Exists);
+    partition.batch().delete_if(key(0), If::Present).commit().unwrap();
+    let refused = table.replace("b", key(1), "other", If::Match(CommitTs(7))).unwrap_err();
+    assert_eq!((refused.kind(), refused.current()), (Kind::Changed, Some(ts)));
+    table.replace("b", key(1), "other", If::Match(ts)).unwrap();
+    // Others have written since, so what it read is looked for.
+    read.put(key(2), "third").unwrap();
+    read.commit().unwrap();
+    assert!(table.get("b", key(0)).unwrap().is_none());
+    let values = table.get_many(&[("b", key(1)), ("b", key(2))]).unwrap();
+    let values: Vec<_> = values.into_iter().map(|row| row.unwrap().value).collect();
+    assert_eq!(values, ["other", "third"]);
 }

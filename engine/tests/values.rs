@@ -10,8 +10,9 @@ use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Compression, Options, Reach};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, FaultFs};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Db, If, Kind, Table, verify};
+use tabulith::{Db, Entity, If, IfMatch, Kind, Table, verify};
 use tabulith_testkit::seed::Rng;
 
 const DIR: &str = "db";
@@ -104,6 +105,36 @@ fn memory_alone_answers_once_the_value_was_read() {
     assert_eq!(from_memory().unwrap_err().kind(), Kind::WouldBlock);
     assert!(rows.get("p", "r").unwrap().unwrap().value == value(1));
     assert!(from_memory().unwrap().unwrap().value == value(1));
+}
+
+#[test]
+fn what_is_replaced_or_removed_is_not_read() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let open = || {
+        let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+        let builder = Db::builder().options(options());
+        builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap()
+    };
+    let db = open();
+    let (rows, entities) = (db.table("rows").unwrap(), db.entities("entities").unwrap());
+    let entity = |rk: &str, n| Entity::new("p", rk).with("V", value(n));
+    let ts = rows.upsert("p", key(1), value(1)).unwrap();
+    rows.upsert("p", key(2), value(2)).unwrap();
+    entities.insert(entity("a", 3)).unwrap();
+    entities.insert(entity("b", 4)).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let db = open();
+    let (rows, entities) = (db.table("rows").unwrap(), db.entities("entities").unwrap());
+    let reads = || disk.counts().get(&(Call::Read, "#.blob".to_owned())).copied();
+    let before = reads();
+    rows.replace("p", key(1), value(5), If::Match(ts)).unwrap();
+    rows.partition("p").batch().delete_if(key(2), If::Present).commit().unwrap();
+    entities.replace(entity("a", 6), IfMatch::Any).unwrap();
+    entities.delete("p", "b", IfMatch::Any).unwrap();
+    assert_eq!(reads(), before);
+    assert!(rows.get("p", key(1)).unwrap().unwrap().value == value(5));
+    assert_eq!((rows.count().unwrap(), entities.count().unwrap()), (1, 1));
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl What {
         if let What::Put(condition) | What::PutUntil(condition, _) | What::Delete(condition) = self
             && *condition != If::Any
         {
-            condition.check(rk, rows.get(rk)?.as_ref())?;
+            condition.check(rk, rows.written(rk)?)?;
         }
         match self {
             What::Put(_) => rows.put(rk, value),

@@ -6,7 +6,7 @@ use crate::db::Db;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::options::{Durability, Reach};
-use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
+use crate::rows::{CommitTicket, PartitionUpdate, RowStore};
 
 /// What a row must be like for a change to happen.
 #[non_exhaustive]
@@ -23,14 +23,14 @@ pub enum If {
 }
 
 impl If {
-    /// `row`: the one under `rk`.
-    pub(super) fn check(self, rk: &[u8], row: Option<&Row>) -> Result<()> {
+    /// `written`: the commit that wrote the row under `rk`, if there is one.
+    pub(super) fn check(self, rk: &[u8], written: Option<CommitTs>) -> Result<()> {
         let refused = |kind, what| Err(Error::new(kind, format!("{} {what}", name_of(rk))));
-        match (self, row) {
+        match (self, written) {
             (If::Any, _) | (If::Absent, None) | (If::Present, Some(_)) => Ok(()),
             (If::Absent, Some(_)) => refused(Kind::Exists, "exists"),
-            (If::Match(ts), Some(row)) if row.ts == ts => Ok(()),
-            (If::Match(_), Some(row)) => Err(Error::changed_since(&name_of(rk), Some(row.ts))),
+            (If::Match(ts), Some(written)) if written == ts => Ok(()),
+            (If::Match(_), written @ Some(_)) => Err(Error::changed_since(&name_of(rk), written)),
             (_, None) => refused(Kind::NotFound, "does not exist"),
         }
     }

@@ -8,7 +8,7 @@
 use crate::error::{Error, Kind, Result as EngineResult};
 use crate::ids::{CommitTs, TableId};
 use crate::options::Reach;
-use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
+use crate::rows::{CommitTicket, PartitionUpdate, RowStore};
 use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
@@ -231,20 +231,33 @@ impl Prepared {
         keys::encode(self.write.keys().0).into_owned()
     }
 
-    /// What the change makes of the row `current`, or why it must not.
-    fn decide(&self, current: Option<&Row>, reach: Reach) -> EngineResult<TableResult<Decision>> {
-        if let Err(refusal) = self.check_state(current) {
+    /// What the change makes of the row that is there, or why it must not. Only a merge asks for
+    /// more of it than its commit.
+    fn decide(
+        &self,
+        partition: &mut dyn PartitionUpdate,
+        reach: Reach,
+    ) -> EngineResult<TableResult<Decision>> {
+        let (written, merge) = match &self.write {
+            Write::InsertOrMerge(entity) | Write::Merge(entity, _) => {
+                let row = partition.get(&self.row_key)?;
+                (row.as_ref().map(|row| row.ts), row.map(|row| (entity, row.value)))
+            }
+            _ => (partition.written(&self.row_key)?, None),
+        };
+        if let Err(refusal) = self.check_state(written) {
             return Ok(Err(refusal));
         }
-        let change = match (&self.write, current) {
+        let change = match (&self.write, merge) {
             (Write::Delete { .. }, _) => Change::Remove,
-            (Write::InsertOrMerge(_) | Write::Merge(..), Some(row))
-                if reach == Reach::Memory && row.value.len() > MERGED_AT_ONCE_BYTES_MAX =>
+            (_, None) => Change::AsGiven,
+            (_, Some((_, stored)))
+                if reach == Reach::Memory && stored.len() > MERGED_AT_ONCE_BYTES_MAX =>
             {
                 return Err(Error::new(Kind::WouldBlock, "the entity is large"));
             }
-            (Write::InsertOrMerge(entity) | Write::Merge(entity, _), Some(row)) => {
-                let stored = EntityBytes::open(&row.value)
+            (_, Some((entity, stored))) => {
+                let stored = EntityBytes::open(&stored)
                     .and_then(|stored| stored.decode(|_| true))
                     .map_err(|e| codec::in_row(e, &entity.partition_key, &entity.row_key))?;
                 let merged = overlay(entity, stored);
@@ -253,25 +266,25 @@ impl Prepared {
                 }
                 Change::Merged(codec::encode(&merged.properties), merged)
             }
-            _ => Change::AsGiven,
         };
-        Ok(Ok(Decision { change, existed: current.is_some() }))
+        Ok(Ok(Decision { change, existed: written.is_some() }))
     }
 
-    /// Whether the row is there, or not, and as the change asks for.
-    fn check_state(&self, current: Option<&Row>) -> TableResult<()> {
+    /// Whether the row is there, or not, and as the change asks for. `written`: the commit that
+    /// wrote it.
+    fn check_state(&self, written: Option<CommitTs>) -> TableResult<()> {
         let condition = match &self.write {
             Write::InsertOrReplace(_) | Write::InsertOrMerge(_) => return Ok(()),
             Write::Until(..) => return Ok(()), // Taken off when it was prepared.
-            Write::Insert(_) if current.is_some() => return Err(TableError::EntityExists),
+            Write::Insert(_) if written.is_some() => return Err(TableError::EntityExists),
             Write::Insert(_) => return Ok(()),
             Write::Update(_, condition) | Write::Merge(_, condition) => condition,
             Write::Delete { condition, .. } => condition,
         };
-        match current {
+        match written {
             None => Err(TableError::EntityNotFound),
-            Some(row) if condition.allows(row.ts) => Ok(()),
-            Some(row) => Err(TableError::ConditionFailed { current: ETag(row.ts) }),
+            Some(ts) if condition.allows(ts) => Ok(()),
+            Some(ts) => Err(TableError::ConditionFailed { current: ETag(ts) }),
         }
     }
 
@@ -405,8 +418,7 @@ fn decide_all(
     let mut decisions = Vec::with_capacity(writes.len());
     let mut bytes = 0;
     for (index, write) in writes.iter().enumerate() {
-        let current = partition.get(&write.row_key)?;
-        match write.decide(current.as_ref(), reach)? {
+        match write.decide(partition, reach)? {
             Ok(decision) => {
                 bytes += match &decision.change {
                     Change::AsGiven => write.encoded.len(),
