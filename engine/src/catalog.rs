@@ -266,8 +266,9 @@ impl Tables {
         }
     }
 
-    /// Forgets the tables that were dropped up to `oldest`: no reader is at an earlier moment, nor
-    /// will be, and no crash takes the drop back.
+    /// Forgets the tables that were dropped up to `oldest`, and the times to live that others had
+    /// replaced by then: no reader is at an earlier moment, nor will be, and no crash takes the
+    /// change back.
     pub(crate) fn forget(&mut self, oldest: CommitTs) {
         let (dropped, lifetimes) = (&mut self.dropped, &mut self.lifetimes);
         dropped.retain(|id, (_, at)| {
@@ -276,6 +277,7 @@ impl Tables {
             }
             *at > oldest
         });
+        lifetimes.values_mut().for_each(|lifetimes| lifetimes.forget(oldest));
     }
 
     /// The table of that name as applied.
@@ -302,6 +304,12 @@ impl Tables {
     #[cfg(test)]
     pub(crate) fn dropped_len(&self) -> usize {
         self.dropped.len()
+    }
+
+    /// How many settings of a table's time to live are remembered.
+    #[cfg(test)]
+    pub(crate) fn lifetimes_len(&self, id: TableId) -> usize {
+        self.lifetimes.get(&id).map_or(0, Lifetimes::len)
     }
 
     /// The last change of the catalogue, durable or not.

@@ -32,11 +32,14 @@ impl Lifetime {
     }
 }
 
-/// The settings of one table, oldest first. Before the first, rows live for ever.
+/// The settings of one table that somebody may go by, oldest first. Before the first that there ever
+/// was, rows live for ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifetimes {
     /// With each, where time stops for its readers.
     settings: Vec<(Lifetime, CommitTs)>,
+    /// Whether there were earlier ones.
+    has_forgotten: bool,
 }
 
 impl Lifetimes {
@@ -62,11 +65,27 @@ impl Lifetimes {
         self.settings.iter().rposition(|(lifetime, _)| lifetime.since <= at).map_or(0, |i| i + 1)
     }
 
-    /// Rows of commits up to here are hidden from a reader; zero hides none.
+    /// Rows of commits up to here are hidden from a reader; zero hides none. All are where the
+    /// setting that he goes by is forgotten: he looks again, at a moment that is kept for him.
     pub(crate) fn outlived_to(&self, moment: Moment) -> CommitTs {
-        let setting = self.settings[..self.count_at(moment.at)].last();
-        setting
-            .map_or(CommitTs::ZERO, |(lifetime, stop)| lifetime.outlived_to(moment.now.min(*stop)))
+        match self.settings[..self.count_at(moment.at)].last() {
+            Some((lifetime, stop)) => lifetime.outlived_to(moment.now.min(*stop)),
+            None if self.has_forgotten => CommitTs::MAX,
+            None => CommitTs::ZERO,
+        }
+    }
+
+    /// Forgets the settings that no reader at `oldest` or later goes by.
+    pub(crate) fn forget(&mut self, oldest: CommitTs) {
+        let replaced = self.count_at(oldest).saturating_sub(1);
+        self.has_forgotten |= replaced > 0;
+        self.settings.drain(..replaced);
+    }
+
+    /// How many settings are remembered.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.settings.len()
     }
 
     /// Rows of commits up to here are hidden from every reader, of now or to come. `readers`: their
@@ -124,6 +143,19 @@ mod tests {
         assert_eq!(to(at(100, 150)), 140);
         assert_eq!(to(at(150, 900)), 189, "time has stopped");
         assert_eq!(to(at(200, 900)), 189, "so this hides no less");
+    }
+
+    #[test]
+    fn who_is_too_early_for_what_is_remembered_is_shown_nothing() {
+        let mut later = lifetimes();
+        later.forget(CommitTs(199));
+        assert_eq!(later.len(), 2, "somebody may be at 199");
+        later.forget(CommitTs(200));
+        assert_eq!(later.len(), 1);
+        assert_eq!(later.outlived_to(at(199, 300)), CommitTs::MAX);
+        for moment in [at(200, 200), at(300, 900)] {
+            assert_eq!(later.outlived_to(moment), lifetimes().outlived_to(moment));
+        }
     }
 
     #[test]

@@ -232,11 +232,34 @@ mod tests {
     use crate::vfs::mem::SimFs;
     use std::sync::Arc;
 
-    #[test]
-    fn tables_that_nobody_can_read_any_more_are_forgotten() {
+    fn open() -> Db {
         let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
         let parts = Db::builder().parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
-        let db = parts.open("/db").unwrap();
+        parts.open("/db").unwrap()
+    }
+
+    #[test]
+    fn times_to_live_that_nobody_goes_by_any_more_are_forgotten() {
+        let db = open();
+        let table = db.create_table("t", b"").unwrap();
+        let remembered = || db.inner.tree.tables.load().lifetimes_len(table.id);
+        let change = |seconds| {
+            db.set_ttl(&table, Some(Duration::from_secs(seconds))).unwrap();
+            db.flush().unwrap();
+        };
+        change(1);
+        let snapshot = db.snapshot().unwrap();
+        (2..20).for_each(change);
+        assert_eq!(remembered(), 19, "the snapshot goes by the first");
+        drop(snapshot);
+        change(20);
+        assert_eq!(remembered(), 2, "the last one was in no file yet when it was made");
+        assert_eq!(db.ttl(table.id), Some(Duration::from_secs(20)));
+    }
+
+    #[test]
+    fn tables_that_nobody_can_read_any_more_are_forgotten() {
+        let db = open();
         let dropped = || db.inner.tree.tables.load().dropped_len();
         db.create_table("held", b"").unwrap();
         let snapshot = db.snapshot().unwrap();

@@ -177,7 +177,7 @@ impl Tree {
     }
 
     /// Tables that were dropped up to here have no reader any more, nor will have, and stay dropped
-    /// whatever happens.
+    /// whatever happens; nor has what else was replaced in the catalogue up to here.
     pub(crate) fn last_drop_for_good(&self, pipeline: &Pipeline) -> CommitTs {
         let recorded = self.with_set(|set| set.state().last_ts);
         self.boundaries(pipeline).oldest().min(recorded.unwrap_or_default())
