@@ -522,7 +522,7 @@ impl Inner {
         }
     }
 
-    /// What a reader who begins now goes by: the clock is asked first, so that he sees what renewed
+    /// What a reader who begins now goes by: the clock is asked first, so that it sees what renewed
     /// a row before it expired.
     pub(crate) fn present(&self) -> Moment {
         let wall = self.tree.wall();
@@ -668,7 +668,7 @@ impl Inner {
     }
 
     /// Gives what `read` finds at a moment that is kept for so long. For who has found a row gone
-    /// with time: that went on since he took his place among the commits, and the row may have been
+    /// with time: that went on since it took its place among the commits, and the row may have been
     /// renewed between the two.
     #[cold]
     fn look_again<T>(&self, read: impl FnOnce(When) -> T) -> T {

@@ -66,7 +66,7 @@ impl Lifetimes {
     }
 
     /// Rows of commits up to here are hidden from a reader; zero hides none. All are where the
-    /// setting that he goes by is forgotten: he looks again, at a moment that is kept for him.
+    /// setting that it goes by is forgotten: it looks again, at a moment that is kept for it.
     pub(crate) fn outlived_to(&self, moment: Moment) -> CommitTs {
         match self.settings[..self.count_at(moment.at)].last() {
             Some((lifetime, stop)) => lifetime.outlived_to(moment.now.min(*stop)),
