@@ -90,7 +90,7 @@ pub fn mixes(
     let zipfian = Zipfian::over(rows);
     let mut lines = Vec::new();
     for mix in MIXES {
-        for threads in [1, 2, 4] {
+        for threads in [1_usize, 2, 4] {
             let at = lines.len();
             // Seeds besides those of the threads: what is done and what is asked for are two choices.
             let draw = |thread| mix.draw(&zipfian, context.seed_of(at, threads + thread));
