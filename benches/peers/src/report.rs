@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 struct Measured {
     engine: String,
     lines: Vec<Line>,
+    runs: Vec<usize>, // Which run each line is of.
 }
 
 /// One row of the tables.
@@ -79,10 +80,13 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
             });
             let cells = &mut rows[at].cells;
             match cells.iter_mut().find(|cell| cell.engine == outcome.engine) {
-                Some(cell) => cell.lines.push(line.clone()),
+                Some(cell) => {
+                    cell.lines.push(line.clone());
+                    cell.runs.push(outcome.run);
+                }
                 None => {
-                    let engine = outcome.engine.clone();
-                    cells.push(Measured { engine, lines: vec![line.clone()] });
+                    let (engine, lines) = (outcome.engine.clone(), vec![line.clone()]);
+                    cells.push(Measured { engine, lines, runs: vec![outcome.run] });
                 }
             }
         }
@@ -141,6 +145,21 @@ impl Measured {
         values.get(values.len() / 2).copied()
     }
 
+    /// A figure of each run.
+    fn each(&self, figure: impl Fn(&Line) -> Option<f64>) -> Vec<f64> {
+        self.lines.iter().filter_map(figure).collect()
+    }
+
+    /// A figure of each run beside what another cell has in the same run.
+    fn beside(&self, other: &Measured, figure: impl Fn(&Line) -> Option<f64>) -> Vec<(f64, f64)> {
+        let runs = self.runs.iter().zip(&self.lines);
+        let pair = |(run, line): (&usize, &Line)| {
+            let at = other.runs.iter().position(|other| other == run)?;
+            Some((figure(line)?, figure(&other.lines[at])?))
+        };
+        runs.filter_map(pair).collect()
+    }
+
     /// How far the runs lie apart, in percent of their middle.
     fn spread(&self) -> Option<f64> {
         let values = || self.lines.iter().map(|line| line.value);
@@ -195,6 +214,46 @@ fn main_table(rows: &[&Row], engines: &[&str]) -> String {
     text
 }
 
+/// What was reached of a goal: by the medians of both sides, and in each run.
+#[derive(Debug)]
+struct Reached {
+    middle: f64,
+    runs: Vec<f64>,
+    /// What is wanted, in words.
+    words: String,
+    is_met: fn(f64, f64) -> bool,
+    bound: f64,
+}
+
+impl Reached {
+    fn at_least(words: String, bound: f64, middle: f64, runs: Vec<f64>) -> Reached {
+        Reached { middle, runs, words, is_met: |value, least| value >= least, bound }
+    }
+
+    fn at_most(words: String, bound: f64, middle: f64, runs: Vec<f64>) -> Reached {
+        Reached { middle, runs, words, is_met: |value, most| value <= most, bound }
+    }
+
+    /// A row of the table: the middle, and half of how far the runs lie apart. Undecided is what is
+    /// met in one run and not in another.
+    fn row(&self, name: &str, engine: &str) -> String {
+        let runs = || self.runs.iter().copied();
+        let reached = match (runs().reduce(f64::min), runs().reduce(f64::max)) {
+            (Some(least), Some(most)) if self.runs.len() > 1 => {
+                format!("{:.2} ± {:.2}", self.middle, (most - least) / 2.0)
+            }
+            _ => format!("{:.2}", self.middle),
+        };
+        let is_met = (self.is_met)(self.middle, self.bound);
+        let verdict = match is_met {
+            _ if runs().any(|run| (self.is_met)(run, self.bound) != is_met) => "undecided",
+            true => "met",
+            false => "**not met**",
+        };
+        format!("| {name}, {engine} | {} | {reached} | {verdict} |\n", self.words)
+    }
+}
+
 /// Every goal of which both sides were measured.
 fn goals(rows: &[Row]) -> String {
     let mut text = String::new();
@@ -203,63 +262,70 @@ fn goals(rows: &[Row]) -> String {
     for (engine_of_ours, (name, goal, against)) in cached.chain(mapped) {
         let Some(row) = rows.iter().find(|row| row.name == *name) else { continue };
         let peers = row.best(|engine| is_peer(engine) && against.holds(engine));
-        let ours = row.best(|engine| engine == engine_of_ours);
-        if let (Some((_, ours)), Some((_, theirs))) = (ours, peers) {
-            let reached = row.ratio(ours, theirs);
-            let verdict = if reached >= *goal { "met" } else { "**not met**" };
-            let whom = against.words();
-            let _ = writeln!(
-                text,
-                "| {name}, {engine_of_ours} | {goal} x {whom} | {reached:.2} | {verdict} |"
-            );
-        }
+        let peer = peers.and_then(|(engine, _)| row.cell(engine));
+        let (Some(ours), Some(theirs)) = (row.cell(engine_of_ours), peer) else { continue };
+        let (Some(middle), Some(of)) = (ours.value(), theirs.value()) else { continue };
+        let runs = ours.beside(theirs, |line| Some(line.value)).into_iter();
+        let runs = runs.map(|(ours, theirs)| row.ratio(ours, theirs)).collect();
+        let words = format!("{goal} x {}", against.words());
+        let reached = Reached::at_least(words, *goal, row.ratio(middle, of), runs);
+        text.push_str(&reached.row(name, engine_of_ours));
     }
     for (name, limit) in LIMITS {
-        let Some((words, reached, is_met)) = held(rows, name, *limit) else { continue };
-        let verdict = if is_met { "met" } else { "**not met**" };
-        let _ = writeln!(text, "| {name}, ours | {words} | {reached:.2} | {verdict} |");
+        if let Some(reached) = held(rows, name, *limit) {
+            text.push_str(&reached.row(name, "ours"));
+        }
     }
+    let about = "What was reached is the ratio of the medians, and after ± half of how far apart the runs are. \
+                 Undecided is what one run reaches and another does not.";
     match text.is_empty() {
         true => text,
-        false => {
-            format!("\n### Goals\n\n| workload | goal | reached | |\n|---|---|--:|---|\n{text}")
-        }
+        false => format!(
+            "\n### Goals\n\n{about}\n\n| workload | goal | reached | |\n|---|---|--:|---|\n{text}"
+        ),
     }
 }
 
-/// The limit in words, what ours reached, and whether that is within it.
-fn held(rows: &[Row], name: &str, limit: Limit) -> Option<(String, f64, bool)> {
+/// What ours reached of a limit.
+fn held(rows: &[Row], name: &str, limit: Limit) -> Option<Reached> {
     let row_of = |name: &str| rows.iter().find(|row| row.name == name);
     let row = row_of(name)?;
     let ours = row.cell("ours")?;
+    let at_most = |words: String, most: f64, figure: fn(&Line) -> Option<f64>| {
+        Some(Reached::at_most(words, most, ours.median(figure)?, ours.each(figure)))
+    };
     match limit {
         Limit::Value(most) => {
             let unit = &row.first()?.unit;
-            ours.value().map(|value| (format!("at most {most} {unit}"), value, value <= most))
+            at_most(format!("at most {most} {unit}"), most, |line| Some(line.value))
         }
         Limit::ShareOf(least, other) => {
-            let share = ours.value()? / row_of(other)?.cell("ours")?.value()?;
-            Some((format!("{least} of {other}"), share, share >= least))
+            let theirs = row_of(other)?.cell("ours")?;
+            let share = ours.value()? / theirs.value()?;
+            let runs = ours.beside(theirs, |line| Some(line.value));
+            let runs = runs.into_iter().map(|(ours, theirs)| ours / theirs).collect();
+            Some(Reached::at_least(format!("{least} of {other}"), least, share, runs))
         }
-        Limit::CpuUs(most) => {
-            let cpu_us = cpu_us(ours)?;
-            Some((format!("at most {most} us of CPU"), cpu_us, cpu_us <= most))
-        }
+        Limit::CpuUs(most) => at_most(format!("at most {most} us of CPU"), most, cpu_us_of),
         Limit::DiskPerByte(most) => {
-            let bytes = ours.median(|line| line.disk_per_byte)?;
-            Some((format!("at most {most} bytes on the disk per byte"), bytes, bytes <= most))
+            let words = format!("at most {most} bytes on the disk per byte");
+            at_most(words, most, |line| line.disk_per_byte)
         }
         Limit::WrittenAsBy(peer) => {
-            let (ours, theirs) = (written(ours)?, written(row.cell(peer)?)?);
+            let theirs = written(row.cell(peer)?)?;
             let words = format!("at most the bytes written by {peer}, {theirs:.2} per byte");
-            Some((words, ours, ours <= theirs))
+            at_most(words, theirs, |line| line.written_per_byte)
         }
     }
 }
 
 /// Nothing where the work was shorter than the ticks in which the kernel counts.
+fn cpu_us_of(line: &Line) -> Option<f64> {
+    (line.cpu_us > 0.0).then_some(line.cpu_us)
+}
+
 fn cpu_us(cell: &Measured) -> Option<f64> {
-    cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
+    cell.median(cpu_us_of)
 }
 
 fn written(cell: &Measured) -> Option<f64> {

@@ -26,9 +26,40 @@ fn a_limit_of_the_line_itself() {
     check(W14, &[ours(W14, 100.0)], "at most 100 ms | 100.00 | met");
     check(W14, &[ours(W14, 100.2)], "at most 100 ms | 100.20 | **not met**");
     check(W14, &[by("rocksdb", line(W14, 1.0))], "");
-    // The middle of three runs counts.
-    let runs = [ours(W14, 300.0), ours(W14, 20.0), ours(W14, 30.0)];
-    check(W14, &runs, "at most 100 ms | 30.00 | met");
+    // The middle of three runs counts, unless one is on the other side.
+    let runs = |values: [f64; 3]| {
+        let run = |(at, value): (usize, f64)| Outcome { run: at + 1, ..ours(W14, value) };
+        values.into_iter().enumerate().map(run).collect::<Vec<_>>()
+    };
+    check(W14, &runs([90.0, 20.0, 30.0]), "at most 100 ms | 30.00 ± 35.00 | met");
+    check(W14, &runs([300.0, 20.0, 30.0]), "at most 100 ms | 30.00 ± 140.00 | undecided");
+    check(W14, &runs([300.0, 200.0, 30.0]), "at most 100 ms | 200.00 ± 135.00 | undecided");
+    check(W14, &runs([300.0, 200.0, 130.0]), "at most 100 ms | 200.00 ± 85.00 | **not met**");
+}
+
+/// The ratio of each run is to what the peer did in that run: the machine's hour is in both.
+#[test]
+fn a_ratio_whose_runs_lie_on_both_sides_of_the_goal_is_undecided() {
+    const W8: &str = "W8 full scan";
+    let said = |runs: &[(usize, f64, f64)]| {
+        let both = |(run, a, b): &(usize, f64, f64)| {
+            let (a, b) = (by("ours", line(W8, *a)), by("fjall", line(W8, *b)));
+            [Outcome { run: *run, ..a }, Outcome { run: *run, ..b }]
+        };
+        let outcomes: Vec<Outcome> = runs.iter().flat_map(both).collect();
+        let text = report::markdown(&outcomes, &["ours", "fjall"].map(str::to_owned), &[]);
+        let start = format!("| {W8}, ours | 2 x the best LSM peer | ");
+        text.lines().find_map(|line| line.strip_prefix(&start)).map(str::to_owned)
+    };
+    let said = |runs: &[(usize, f64, f64)]| said(runs).unwrap_or_default();
+    assert_eq!(said(&[(1, 5.0, 2.0)]), "2.50 | met |");
+    assert_eq!(said(&[(1, 5.0, 2.0), (2, 25.0, 10.0), (3, 50.0, 20.0)]), "2.50 ± 0.00 | met |");
+    assert_eq!(said(&[(1, 5.0, 2.0), (2, 9.0, 3.0), (3, 3.0, 2.0)]), "2.50 ± 0.75 | undecided |");
+    assert_eq!(said(&[(1, 3.0, 2.0), (2, 3.0, 3.0)]), "1.00 ± 0.25 | **not met** |");
+    // A run that one of them failed in says nothing.
+    let failed = [by("ours", line(W8, 9.0)), Outcome { run: 2, ..by("fjall", line(W8, 9.0)) }];
+    let text = report::markdown(&failed, &["ours", "fjall"].map(str::to_owned), &[]);
+    assert!(text.contains("| 2 x the best LSM peer | 1.00 | **not met** |"), "{text}");
 }
 
 #[test]
