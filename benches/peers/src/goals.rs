@@ -101,12 +101,18 @@ pub enum Limit {
     DiskPerByte(f64),
     /// Bytes written per byte given: no more than that peer does.
     WrittenAsBy(&'static str),
+    /// The longest call, in milliseconds.
+    LongestMs(f64),
+    /// What 999 of 1,000 calls stay within, in milliseconds.
+    P999Ms(f64),
 }
 
 /// All limits of ours with its defaults, in the order of the report.
 pub const LIMITS: &[(&str, Limit)] = &[
     ("W2 random fill, commits of 1, settled", Limit::WrittenAsBy("rocksdb")),
     ("W2 random fill, commits of 1, 1 KiB, settled", Limit::WrittenAsBy("rocksdb")),
+    ("W2 random fill at 80 % of that", Limit::LongestMs(50.0)),
+    ("W2 random fill at 80 % of that", Limit::P999Ms(50.0)),
     (
         "W3 durable commits of 1, writers: 1",
         Limit::ShareOf(0.85, "W3 the disk alone: 4 KiB overwritten and synced"),

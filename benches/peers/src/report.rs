@@ -312,11 +312,28 @@ fn held(rows: &[Row], name: &str, limit: Limit) -> Option<Reached> {
             at_most(words, most, |line| line.disk_per_byte)
         }
         Limit::WrittenAsBy(peer) => {
-            let theirs = written(row.cell(peer)?)?;
-            let words = format!("at most the bytes written by {peer}, {theirs:.2} per byte");
+            let cell = row.cell(peer)?;
+            let (theirs, rows) =
+                (written(cell)?, |cell: &Measured| cell.median(|l| Some(l.ops as f64)));
+            // The more rows there are, the more often each is merged.
+            let words = format!(
+                "at most the bytes written by {peer}, {theirs:.2} per byte of {} rows; ours of {}",
+                short(rows(cell)?),
+                short(rows(ours)?)
+            );
             at_most(words, theirs, |line| line.written_per_byte)
         }
+        Limit::LongestMs(most) => {
+            at_most(format!("none longer than {most} ms"), most, |line| ms(line.latency_us.max))
+        }
+        Limit::P999Ms(most) => {
+            at_most(format!("p99.9 of at most {most} ms"), most, |line| ms(line.latency_us.p99_9))
+        }
     }
+}
+
+fn ms(us: Option<f64>) -> Option<f64> {
+    us.map(|us| us / 1e3)
 }
 
 /// Nothing where the work was shorter than the ticks in which the kernel counts.

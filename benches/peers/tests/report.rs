@@ -14,6 +14,7 @@ use tabulith_results::latency::Latency;
 use tabulith_results::result::Line as Written;
 
 const W2: &str = "W2 random fill, commits of 1, settled";
+const PACED: &str = "W2 random fill at 80 % of that";
 const W3: &str = "W3 durable commits of 1, writers: 1";
 const DISK: &str = "W3 the disk alone: 4 KiB overwritten and synced";
 const W4: &str = "W4 durable commits of 1, writers: 8";
@@ -93,13 +94,29 @@ fn a_limit_of_space() {
 #[test]
 fn a_limit_by_what_a_peer_writes() {
     let of = |engine, written_per_byte| by(engine, Line { written_per_byte, ..line(W2, 1.0) });
-    let goal = "at most the bytes written by rocksdb, 4.00 per byte";
+    let goal = "at most the bytes written by rocksdb, 4.00 per byte of 1.00 rows; ours of 1.00";
     let theirs = || of("rocksdb", Some(4.0));
     check(W2, &[of("ours", Some(4.0)), theirs()], &format!("{goal} | 4.00 | met"));
     check(W2, &[of("ours", Some(4.1)), theirs()], &format!("{goal} | 4.10 | **not met**"));
     check(W2, &[of("ours", None), theirs()], "");
     check(W2, &[of("ours", Some(4.1)), of("rocksdb", None)], "");
     check(W2, &[of("ours", Some(4.1)), of("fjall", Some(1.0))], "");
+}
+
+#[test]
+fn limits_of_how_late_commits_are() {
+    let of = |p99_9, max| {
+        let latency_us = Latency { p99_9, max, ..Latency::default() };
+        by("ours", Line { latency_us, ..line(PACED, 1.0) })
+    };
+    let both = |longest, p99_9| {
+        format!("none longer than 50 ms | {longest}\np99.9 of at most 50 ms | {p99_9}")
+    };
+    let said = both("50.00 | met", "1.50 | met");
+    check(PACED, &[of(Some(1_500.0), Some(50_000.0))], &said);
+    let said = both("102.00 | **not met**", "69.00 | **not met**");
+    check(PACED, &[of(Some(69_000.0), Some(102_000.0))], &said);
+    check(PACED, &[of(None, None)], "");
 }
 
 #[test]
@@ -111,6 +128,7 @@ fn every_kind_of_limit_is_tried_here() {
             Limit::CpuUs(_) => W4,
             Limit::DiskPerByte(_) => W11,
             Limit::WrittenAsBy(_) => W2,
+            Limit::LongestMs(_) | Limit::P999Ms(_) => PACED,
         };
         assert!(LIMITS.iter().any(|(name, _)| *name == tried), "{name} is like no line of a test");
     }

@@ -11,12 +11,12 @@ use tabulith_benches::sample::histogram;
 /// Bytes that W1 loads at scale 1.
 const SEQUENTIAL_BYTES: u64 = 460 << 20;
 
-/// Bytes that W2 fills at scale 1, if its time suffices.
+/// Bytes that W2 would fill at scale 1; its time is over before.
 const RANDOM_BYTES: u64 = 660 << 20;
 
 /// W2's memtables are smaller than those of other workloads by this factor, so that there are more
 /// than ten of them in its time.
-const SMALLER: usize = 8;
+pub const SMALLER: usize = 8;
 
 fn rows_of(context: &Context, bytes: u64, value_bytes: usize) -> u64 {
     context.rows(bytes / bytes_of(1, value_bytes))

@@ -1,6 +1,7 @@
 //! W2-paced: random fill at 80 % of its peak for minutes, how late commits get, and what the thread
 //! that commits did meanwhile.
 
+use crate::cells::bulk::SMALLER;
 use crate::engine::{Change, Engine, Promise};
 use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KeyBuf, Values};
@@ -30,7 +31,8 @@ const TOO_LATE: Duration = Duration::from_millis(50);
 /// be one that no engine with merges can hold, and the more rows there are the less.
 pub fn fill(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let span = SPAN.mul_f64(context.scale.min(1.0));
-    let settings = context.settings(Promise::Unsynced);
+    let mut settings = context.settings(Promise::Unsynced);
+    settings.memtable_bytes /= SMALLER;
     let name = "W2 random fill for five minutes, settled";
     let engine = context.fresh("peak", &settings)?;
     let (probe, mut lateness) = (Probe::start()?, Lateness::begin()?);
