@@ -17,6 +17,9 @@ use tabulith_benches::{fixture, machine};
 /// Bytes of rows for each byte of the budget: nothing fits.
 const DATA_PER_BUDGET: usize = 3;
 
+/// The goal: no more of the budget than this, in percent.
+const PERCENT_MAX: f64 = 110.0;
+
 /// Shows how much memory a database takes beside the budget that it was given.
 #[derive(Debug, Parser)]
 struct Args {
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
     write!(out, "| work |")?;
     args.budgets_mib.iter().try_for_each(|mib| write!(out, " {mib} MiB |"))?;
     writeln!(out, "\n|---|{}", "--:|".repeat(args.budgets_mib.len()))?;
+    let mut missed = Vec::new();
     for work in WORKS {
         write!(out, "| {} |", work.name)?;
         for mib in &args.budgets_mib {
@@ -70,8 +74,19 @@ fn main() -> Result<()> {
                 percent(&work, if work.reads || begins { &dir } else { &own }, mib << 20)?;
             write!(out, " {percent:.0} |")?;
             out.flush()?;
+            if percent > PERCENT_MAX {
+                missed.push(format!("{} in {mib} MiB", work.name));
+            }
         }
         writeln!(out)?;
+    }
+    match missed.as_slice() {
+        [] => writeln!(out, "\nThe goal, at most {PERCENT_MAX} percent, is met.")?,
+        missed => writeln!(
+            out,
+            "\nThe goal, at most {PERCENT_MAX} percent, is not met: {}.",
+            missed.join(", ")
+        )?,
     }
     Ok(())
 }
