@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tabulith_client::connection::DEVELOPMENT_KEY;
 
@@ -214,7 +215,7 @@ fn seeds_are_loaded_where_nothing_can_be_recorded_and_without_a_word_where_none_
         let len = socket.recv(&mut ready).unwrap();
         assert_eq!(&ready[..len], b"READY=1");
         let id = child.id().to_string();
-        let killed = std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
         let ended = child.wait_with_output().unwrap();
         assert!(killed.success() && ended.status.success());
         while socket.recv(&mut ready).unwrap() != b"STOPPING=1".len() {}
@@ -474,9 +475,7 @@ fn systemd_is_told() {
             assert_eq!(said(), "WATCHDOG=1");
         }
         let id = child.id().to_string();
-        assert!(
-            std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success()
-        );
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
         while said() != "STOPPING=1" {}
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
@@ -502,6 +501,23 @@ fn a_signal_as_soon_as_it_is_ready_ends_it_in_order() {
         assert_eq!(&bytes[..len], b"STOPPING=1");
         assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
     }
+}
+
+/// While files were read at a SIGHUP no other signal was heard.
+#[test]
+fn a_file_that_does_not_come_keeps_no_server_from_its_end() {
+    let place = Place::new();
+    let accounts = place.file("accounts", &format!("devstoreaccount1:{DEVELOPMENT_KEY}"));
+    let server = place.serve_with(0, "data", &["--accounts-file", &accounts]);
+    std::fs::remove_file(&accounts).unwrap();
+    assert!(Command::new("mkfifo").arg(&accounts).status().unwrap().success());
+    server.signal("-HUP");
+    // There once the server has opened it too, which then waits for what it says.
+    let pipe = std::fs::OpenOptions::new().write(true).open(&accounts).unwrap();
+    let (ended, end) = channel();
+    std::thread::spawn(move || ended.send(server.terminate().0));
+    assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(0));
+    drop(pipe);
 }
 
 #[test]

@@ -39,10 +39,11 @@ impl Reloader {
     }
 
     /// Reads every text. What is good counts, whatever is wrong with another one.
+    ///
+    /// Errors: all that does not read, in one line.
     pub(crate) fn reload(&self) -> io::Result<()> {
         let _reloading = self.reloading.lock();
-        let accounts = self.reload_accounts();
-        self.reload_keys().and(accounts)
+        all([self.reload_accounts(), self.reload_keys()])
     }
 
     /// Serves these accounts and no others.
@@ -83,10 +84,20 @@ impl Reloader {
     }
 }
 
+/// One error for all there are: who mends one of them should not have to wait for the next.
+pub(crate) fn all(results: impl IntoIterator<Item = io::Result<()>>) -> io::Result<()> {
+    let mut errors = results.into_iter().filter_map(Result::err);
+    let Some(first) = errors.next() else { return Ok(()) };
+    let join =
+        |told: io::Error, next: io::Error| io::Error::new(told.kind(), format!("{told}; {next}"));
+    Err(errors.fold(first, join))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::texts::TextSource;
+    use crate::tokens::BearerConfig;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
 
@@ -119,5 +130,19 @@ mod tests {
             }
         });
         assert_eq!(reloader.account_names(), ["new1"]);
+    }
+
+    /// Keys that did not read hid accounts that did not.
+    #[test]
+    fn all_that_does_not_read_is_told() {
+        let source = |name: &str| TextSource::new(name, || Ok("nonsense".to_owned()));
+        let bearer = BearerConfig::signed(source("keys.json"), Vec::new());
+        let config = Config { accounts_source: Some(source("accounts.txt")), ..Config::default() };
+        let keyring = Arc::new(Keyring::new(Accounts::development()));
+        let reloader = Reloader::new(config, keyring, Some(Arc::new(Bearer::new(bearer))));
+        let error = reloader.reload().expect_err("nothing reads").to_string();
+        let (accounts, keys) = error.split_once("; ").expect("two of them");
+        assert!(accounts.starts_with("accounts.txt: "), "{accounts}");
+        assert!(keys.starts_with("keys.json: "), "{keys}");
     }
 }

@@ -6,7 +6,7 @@ use crate::net::admin::{Admin, Tables};
 use crate::net::counts::Connections;
 use crate::net::doors::{Addresses, Doors, Inside};
 use crate::net::places::Places;
-use crate::net::reload::Reloader;
+use crate::net::reload::{Reloader, all};
 use crate::net::shared::Shared;
 use crate::net::signals::{Signal, Signals};
 use crate::net::tls::Presented;
@@ -190,13 +190,13 @@ impl Running {
     /// Reads the texts of accounts and of token issuers' keys now, which happens every minute
     /// anyway, and the certificates, for connections from now on. Those that are open go on.
     ///
-    /// Errors: what does not read; it stays as it was.
+    /// Errors: all that does not read, in one line; it stays as it was.
     pub fn reload(&self) -> io::Result<()> {
-        let texts = self.reloader.reload();
-        if let Some(presented) = &self.presented {
-            presented.reload()?;
-        }
-        texts
+        self.files().reload()
+    }
+
+    fn files(&self) -> Files {
+        Files { reloader: self.reloader.clone(), presented: self.presented.clone() }
     }
 
     /// Stops accepting, answers what is in flight for at most
@@ -224,12 +224,7 @@ impl Running {
                 Some(signals) => signals,
                 None => Signals::new()?,
             };
-            while signals.next().await == Signal::Hangup {
-                match self.reload() {
-                    Ok(()) => tracing::info!("files were read anew"),
-                    Err(error) => tracing::error!(%error, "what did not read stays as it was"),
-                }
-            }
+            self.files().reload_until_end(&mut signals).await;
             tracing::info!("stopping");
             stopping();
             let _ = self.stop.send(true);
@@ -248,6 +243,52 @@ impl Running {
         let _ = self.stop.send(true);
         runtime.block_on(finish(&mut self.accepting, &mut self.sending, self.stop_time_max));
         runtime.shutdown_background();
+    }
+}
+
+/// What is read anew when somebody asks for it.
+#[derive(Clone)]
+struct Files {
+    reloader: Arc<Reloader>,
+    presented: Option<Arc<Presented>>,
+}
+
+impl Files {
+    fn reload(&self) -> io::Result<()> {
+        let certificates = match &self.presented {
+            Some(presented) => presented.reload().map_err(io::Error::from),
+            None => Ok(()),
+        };
+        all([self.reloader.reload(), certificates])
+    }
+
+    /// Reads them at each hangup until the process is asked to end. A disk that gives nothing keeps
+    /// nobody from being heard: one thread waits for it, and whoever asks meanwhile is next.
+    async fn reload_until_end(&self, signals: &mut Signals) {
+        let mut reading = JoinSet::new();
+        let mut asked_again = false;
+        loop {
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    Signal::End => return,
+                    Signal::Hangup if reading.is_empty() => self.begin(&mut reading),
+                    Signal::Hangup => asked_again = true,
+                },
+                Some(_) = reading.join_next() => {
+                    if std::mem::take(&mut asked_again) {
+                        self.begin(&mut reading);
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&self, reading: &mut JoinSet<()>) {
+        let own = self.clone();
+        reading.spawn_blocking(move || match own.reload() {
+            Ok(()) => tracing::info!("files were read anew"),
+            Err(error) => tracing::error!(%error, "what did not read stays as it was"),
+        });
     }
 }
 
