@@ -119,6 +119,8 @@ pub enum TimeError {
     OutOfRange {
         /// The moment as `MM/dd/yyyy HH:mm:ss`, the form that Azure names it in.
         shown: String,
+        /// Whether it lies after 9999, else before 1601.
+        is_late: bool,
     },
 }
 
@@ -128,7 +130,7 @@ impl fmt::Display for TimeError {
             TimeError::Syntax => {
                 f.write_str("not a moment of the form YYYY-MM-DD[Thh:mm[:ss[.f]]][Z|±hh:mm]")
             }
-            TimeError::OutOfRange { shown } => write!(f, "{shown} is out of range"),
+            TimeError::OutOfRange { shown, .. } => write!(f, "{shown} is out of range"),
         }
     }
 }
@@ -140,18 +142,19 @@ impl std::error::Error for TimeError {}
 pub fn parse(text: &str) -> Result<DateTime, TimeError> {
     let (local, ticks, offset_minutes) = parse_parts(text).ok_or(TimeError::Syntax)?;
     let offset = SignedDuration::from_mins(offset_minutes);
-    let utc = local.checked_sub(offset).map_err(|_| out_of_range(local))?;
+    // Years before 0000 have no text, but the library has them.
+    let utc = local.checked_sub(offset).map_err(|_| out_of_range(local, true))?;
     let seconds = utc.duration_since(START).as_secs();
-    let seconds = u64::try_from(seconds).map_err(|_| out_of_range(utc))?;
+    let seconds = u64::try_from(seconds).map_err(|_| out_of_range(utc, false))?;
     Ok(DateTime(seconds * TICKS_PER_SECOND + ticks))
 }
 
-fn out_of_range(civil: civil::DateTime) -> TimeError {
+fn out_of_range(civil: civil::DateTime, is_late: bool) -> TimeError {
     let (date, time) = (civil.date(), civil.time());
     let (year, month, day) = (date.year(), date.month(), date.day());
     let (hour, minute, second) = (time.hour(), time.minute(), time.second());
     let shown = format!("{month:02}/{day:02}/{year:04} {hour:02}:{minute:02}:{second:02}");
-    TimeError::OutOfRange { shown }
+    TimeError::OutOfRange { shown, is_late }
 }
 
 /// Date and time to the second, ticks within the second, and the offset from UTC in minutes.
@@ -265,13 +268,15 @@ mod tests {
         assert_eq!(parse("1601-01-01T00:00:00Z"), Ok(DateTime(0)));
         assert_eq!(parse("9999-12-31T23:59:59.9999999Z"), Ok(DateTime::MAX));
         assert_eq!(parse("1970-01-01T00:00:00Z"), Ok(DateTime::UNIX_EPOCH));
-        for (text, shown) in [
-            ("1600-12-31T23:59:59.9999999Z", "12/31/1600 23:59:59"),
-            ("0001-01-01T00:00:00Z", "01/01/0001 00:00:00"),
-            ("1601-01-01T00:00:00+01:00", "12/31/1600 23:00:00"),
-            ("9999-12-31T23:59:59-01:00", "12/31/9999 23:59:59"),
+        for (text, shown, is_late) in [
+            ("1600-12-31T23:59:59.9999999Z", "12/31/1600 23:59:59", false),
+            ("0001-01-01T00:00:00Z", "01/01/0001 00:00:00", false),
+            ("0000-01-01T00:00:00+14:00", "12/31/-001 10:00:00", false),
+            ("1601-01-01T00:00:00+01:00", "12/31/1600 23:00:00", false),
+            ("9999-12-31T23:59:59-01:00", "12/31/9999 23:59:59", true),
         ] {
-            assert_eq!(parse(text), Err(TimeError::OutOfRange { shown: shown.to_owned() }));
+            let shown = shown.to_owned();
+            assert_eq!(parse(text), Err(TimeError::OutOfRange { shown, is_late }));
         }
         assert_eq!(DateTime::MAX.to_string(), "9999-12-31T23:59:59.9999999Z");
         assert_eq!(DateTime(0).to_string(), "1601-01-01T00:00:00Z");

@@ -176,7 +176,7 @@ fn typed(name: &str, value: &Json, edm_type: Option<&str>) -> Result<Typed, Wire
         (None, value) => untyped(value),
         (Some("Edm.DateTime"), Json::String(text)) => match time::parse(text) {
             Ok(moment) => Some(Value::DateTime(moment)),
-            Err(TimeError::OutOfRange { shown }) => {
+            Err(TimeError::OutOfRange { shown, .. }) => {
                 return Ok(Typed::OutOfRange(value_out_of_range(name, &shown)));
             }
             Err(TimeError::Syntax) => None,

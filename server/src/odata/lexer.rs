@@ -2,7 +2,7 @@
 
 use crate::error::{FilterFault, WireError, filter_literal, filter_syntax};
 use crate::odata::literal;
-use tabulith::table::time;
+use tabulith::table::time::{self, TimeError};
 use tabulith::table::value::Value;
 
 /// A token, and the byte offsets where it begins and right behind it.
@@ -20,6 +20,8 @@ pub(crate) enum TokenKind<'a> {
     Word(&'a str),
     /// A value.
     Literal(Value),
+    /// A moment that no property can have: before 1601, or after 9999.
+    Beyond { is_late: bool },
     /// `(`
     Open,
     /// `)`
@@ -185,7 +187,13 @@ impl<'a> Lexer<'a> {
         };
         let text = self.string(FilterFault::Literal)?;
         let value = match edm_type {
-            "Edm.DateTime" => time::parse(&text).ok().map(Value::DateTime),
+            "Edm.DateTime" => match time::parse(&text) {
+                // As a bound it is as good as any: clients have such for the least they know.
+                Err(TimeError::OutOfRange { is_late, .. }) => {
+                    return Ok(TokenKind::Beyond { is_late });
+                }
+                moment => moment.ok().map(Value::DateTime),
+            },
             "Edm.Guid" => literal::guid(&text).map(Value::Guid),
             _ => literal::hex(&text).map(Value::Binary),
         };

@@ -22,7 +22,7 @@ use crate::error::{
 use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX};
 use crate::odata::lexer::{Lexer, Token, TokenKind};
 use tabulith::table::filter::ast::{DEPTH_MAX, Filter, Op};
-use tabulith::table::value::Value;
+use tabulith::table::value::{DateTime, Value};
 
 // Within each parenthesis, and around all, an `or` has an `and` in it; a comparison is in the last.
 const _: () = assert!(2 * (FILTER_DEPTH_MAX + 1) < DEPTH_MAX);
@@ -73,6 +73,10 @@ impl Pending {
 enum Operand {
     Property(String),
     Literal(Value),
+    /// A moment before all dates, or after them.
+    Beyond {
+        is_late: bool,
+    },
     Condition(Filter),
 }
 
@@ -111,6 +115,10 @@ impl<'a> Parser<'a> {
                     self.operands.push(Operand::Literal(value));
                     return Ok(());
                 }
+                TokenKind::Beyond { is_late } => {
+                    self.operands.push(Operand::Beyond { is_late });
+                    return Ok(());
+                }
                 TokenKind::Minus => {
                     let literal = self.lexer.negative(&token)?;
                     self.operands.push(Operand::Literal(literal));
@@ -140,9 +148,11 @@ impl<'a> Parser<'a> {
                     return if is_over { Ok(true) } else { Err(self.unexpected(&token)) };
                 }
                 TokenKind::Word(word) => binary_operator(word)?,
-                TokenKind::Literal(_) | TokenKind::Open | TokenKind::Minus | TokenKind::Sign => {
-                    None
-                }
+                TokenKind::Literal(_)
+                | TokenKind::Beyond { .. }
+                | TokenKind::Open
+                | TokenKind::Minus
+                | TokenKind::Sign => None,
             };
             let operator = operator.ok_or_else(|| self.unexpected(&token))?;
             self.push_binary(operator, &token)?;
@@ -252,6 +262,12 @@ impl<'a> Parser<'a> {
             (Some(Operand::Literal(literal)), Some(Operand::Property(property))) => {
                 Ok(Filter::Compare { property, op: op.mirrored(), literal })
             }
+            (Some(Operand::Property(property)), Some(Operand::Beyond { is_late })) => {
+                Ok(compare_beyond(property, op, is_late))
+            }
+            (Some(Operand::Beyond { is_late }), Some(Operand::Property(property))) => {
+                Ok(compare_beyond(property, op.mirrored(), is_late))
+            }
             _ => Err(INVALID_INPUT),
         }
     }
@@ -261,9 +277,23 @@ impl<'a> Parser<'a> {
             Some(Operand::Condition(condition)) => Ok(condition),
             Some(Operand::Property(property)) => Ok(Filter::Flag(property)),
             Some(Operand::Literal(Value::Boolean(value))) => Ok(Filter::Always(value)),
-            Some(Operand::Literal(_)) | None => Err(FILTER_NOT_BOOLEAN),
+            Some(Operand::Literal(_) | Operand::Beyond { .. }) | None => Err(FILTER_NOT_BOOLEAN),
         }
     }
+}
+
+/// A comparison with a moment after all dates, or before them, by one with the first date or the
+/// last: what has no date is less than either.
+fn compare_beyond(property: String, op: Op, is_late: bool) -> Filter {
+    let (op, bound) = match op {
+        Op::Eq => (Op::Gt, DateTime::MAX),
+        Op::Ne => (Op::Le, DateTime::MAX),
+        Op::Lt | Op::Le if is_late => (Op::Le, DateTime::MAX),
+        Op::Gt | Op::Ge if is_late => (Op::Gt, DateTime::MAX),
+        Op::Lt | Op::Le => (Op::Lt, DateTime(0)),
+        Op::Gt | Op::Ge => (Op::Ge, DateTime(0)),
+    };
+    Filter::Compare { property, op, literal: Value::DateTime(bound) }
 }
 
 /// The functions of OData 3, none of which the service has.
@@ -313,8 +343,11 @@ mod tests {
     use super::parse;
     use crate::error::{INVALID_INPUT, NOT_IMPLEMENTED};
     use crate::limits::{FILTER_DEPTH_MAX, FILTER_NODES_MAX};
+    use tabulith::table::entity::Entity;
     use tabulith::table::filter::ast::{Filter, Op};
-    use tabulith::table::value::Value;
+    use tabulith::table::filter::eval::passes;
+    use tabulith::table::time;
+    use tabulith::table::value::{DateTime, Value};
 
     /// The tree as text, fully parenthesised.
     fn show(filter: &Filter) -> String {
@@ -463,6 +496,53 @@ mod tests {
             "A=Guid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255])",
         );
         check("名 eq 'é'", "名=\"é\"");
+    }
+
+    /// .NET's least moment is a usual lower bound; it was refused as if it were no date.
+    #[test]
+    fn dates_before_all_and_after_all_are_bounds() {
+        let day = time::parse("2020-01-01").expect("a day");
+        let (least, most) = ("0001-01-01T00:00:00Z", "9999-12-31T23:00:00-02:00");
+        for (moment, word, of_dates, of_others) in [
+            (least, "eq", false, false),
+            (least, "ne", true, true),
+            (least, "lt", false, true),
+            (least, "le", false, true),
+            (least, "gt", true, false),
+            (least, "ge", true, false),
+            (most, "eq", false, false),
+            (most, "ne", true, true),
+            (most, "lt", true, true),
+            (most, "le", true, true),
+            (most, "gt", false, false),
+            (most, "ge", false, false),
+        ] {
+            let text = format!("A {word} datetime'{moment}'");
+            let filter = parse(&text).expect("a filter").expect("not blank");
+            let check = |value: &Value, expected: bool| {
+                let entity = Entity::new("p", "r").with("A", value.clone());
+                assert_eq!(passes(&filter, &entity).ok(), Some(expected), "{text}, {value}");
+            };
+            for date in [DateTime(0), day, DateTime::MAX] {
+                check(&Value::DateTime(date), of_dates);
+            }
+            for other in [Value::Int32(1), Value::Double(f64::NAN), Value::String(String::new())] {
+                check(&other, of_others);
+            }
+            assert_eq!(passes(&filter, &Entity::new("p", "r")).ok(), Some(false), "{text}");
+            let turned = match word {
+                "lt" => "gt",
+                "le" => "ge",
+                "gt" => "lt",
+                "ge" => "le",
+                same => same,
+            };
+            assert_eq!(parse(&format!("datetime'{moment}' {turned} A")), Ok(Some(filter)));
+        }
+        let least = format!("datetime'{least}'");
+        refused(&least, "The $filter expression must evaluate to a single boolean value.");
+        assert_eq!(parse(&format!("{least} eq {least}")).expect_err("no property"), INVALID_INPUT);
+        refused(&format!("A {least}"), &format!("Syntax error at position 32 in 'A {least}'."));
     }
 
     #[test]
