@@ -194,7 +194,7 @@ impl<'a> Lexer<'a> {
                 }
                 moment => moment.ok().map(Value::DateTime),
             },
-            "Edm.Guid" => literal::guid(&text).map(Value::Guid),
+            "Edm.Guid" => literal::guid_of_any_form(&text).map(Value::Guid),
             _ => literal::hex(&text).map(Value::Binary),
         };
         let literal = &self.filter[start..self.at];

@@ -498,6 +498,26 @@ mod tests {
         check("名 eq 'é'", "名=\"é\"");
     }
 
+    #[test]
+    fn guids_in_every_form_that_bodies_have() {
+        let tree = |guid: &str| parse(&format!("A eq guid'{guid}'")).expect(guid);
+        let dashed = tree("0d391d16-97f1-4b9a-be68-4cc871f90001");
+        for guid in [
+            "0D391D16-97F1-4B9A-BE68-4CC871F90001",
+            "0d391d1697f14b9abe684cc871f90001",
+            "{0d391d16-97f1-4b9a-be68-4cc871f90001}",
+            "(0d391d16-97f1-4b9a-be68-4cc871f90001)",
+        ] {
+            assert_eq!(tree(guid), dashed, "{guid}");
+        }
+        for guid in ["0d391d16", "{0d391d1697f14b9abe684cc871f90001}"] {
+            let literal = format!("guid'{guid}'");
+            let message =
+                format!("Unrecognized 'Edm.Guid' literal '{literal}' at '5' in 'A eq {literal}'.");
+            refused(&format!("A eq {literal}"), &message);
+        }
+    }
+
     /// .NET's least moment is a usual lower bound; it was refused as if it were no date.
     #[test]
     fn dates_before_all_and_after_all_are_bounds() {
