@@ -244,8 +244,14 @@ fn an_address_for_operators_has_nothing_else_and_nobody_else_has_it() {
     assert_eq!(place.send("POST", "/Rows", entity), 201);
     for path in ["/_/live", "/_/ready", "/_/metrics"] {
         assert_eq!(get(admin, path).status, 200, "{path}");
-        let through_a_proxy = format!("GET {path} HTTP/1.1\r\nHost: x.example\r\nVia: y\r\n\r\n");
-        assert_eq!(ask(admin, &through_a_proxy).status, 200, "{path}");
+        for (more, status) in [
+            ("Host: localhost\r\nVia: y\r\nX-Forwarded-For: 192.0.2.1\r\n", 200),
+            ("Host: evil.example\r\n", 404),
+            ("Host: localhost\r\nOrigin: http://evil.example\r\n", 404),
+        ] {
+            let told = ask(admin, &format!("GET {path} HTTP/1.1\r\n{more}\r\n"));
+            assert_eq!(told.status, status, "{path} {more}");
+        }
         assert!(get(place.running.addr(), path).status >= 400, "{path}");
     }
     assert_eq!(ask(admin, &wire("GET", "/Tables", &[], "")).status, 404);

@@ -4,7 +4,8 @@
 //! These questions need no credentials, so they are heard in two places only: at an address of
 //! their own, where the configuration gives one; else where requests come in, from this machine. A
 //! proxy on this machine speaks for others, and so does a browser that was told a name for this
-//! machine's address: neither is heard. To everybody else such a path is like any other that means
+//! machine's address: where requests come in neither is heard, at an address of this machine for
+//! operators the browser is not. To everybody else such a path is like any other that means
 //! nothing.
 //!
 //! No account's name can begin with `_`, so that no table hides behind these paths.
@@ -68,8 +69,8 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct Admin {
     pub(crate) tables: Tables,
-    /// Whether there is an address for these questions alone.
-    pub(crate) has_own_address: bool,
+    /// The address for these questions alone, if there is one.
+    pub(crate) own_address: Option<IpAddr>,
     pub(crate) engine: Option<Arc<dyn Engine>>,
     /// Who makes copies for tests of applications; without them there is nothing for these.
     pub(crate) forks: Option<Arc<dyn Forks>>,
@@ -89,7 +90,10 @@ impl Admin {
     /// Whether a request is one of these, from somebody who is told.
     pub(crate) fn hears(&self, head: &Head, caller: Caller) -> bool {
         head.path().starts_with(PREFIX)
-            && (caller.admin || (!self.has_own_address && is_of_this_machine(head, caller)))
+            && match self.own_address {
+                None => is_of_this_machine(head, caller),
+                Some(own) => caller.admin && (!is_loopback(own) || is_of_no_stranger(head)),
+            }
     }
 
     /// Who makes copies, where a request that is heard may be one for tests of applications. A page
@@ -205,9 +209,19 @@ impl Admin {
 /// Whether a request comes from this machine, on its own behalf, to a name or address that is no
 /// stranger's.
 fn is_of_this_machine(head: &Head, caller: Caller) -> bool {
-    caller.peer.is_some_and(|peer| peer.to_canonical().is_loopback())
+    caller.peer.is_some_and(is_loopback)
         && !head.headers.iter().any(|(name, _)| is_of_another(name))
         && is_own_name(&head.authority)
+}
+
+/// Whether a request to an address of this machine is of no page that a browser has from elsewhere,
+/// under a name that leads here.
+fn is_of_no_stranger(head: &Head) -> bool {
+    head.headers.get("Origin").is_none() && is_own_name(&head.authority)
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Whether a header says that somebody else is spoken for.
@@ -234,8 +248,7 @@ fn is_own_name(authority: &str) -> bool {
         Some(address) => address.parse().map(IpAddr::V6).ok(),
         None => host.parse().map(IpAddr::V4).ok(),
     };
-    host.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.to_canonical().is_loopback())
+    host.eq_ignore_ascii_case("localhost") || address.is_some_and(is_loopback)
 }
 
 /// An authority without its port.

@@ -91,7 +91,7 @@ impl Server {
                 addr: addresses.tables,
                 secure: addresses.tls == Some(addresses.tables),
             },
-            has_own_address: addresses.admin.is_some(),
+            own_address: addresses.admin.map(|addr| addr.ip()),
             engine: parts.engine,
             forks: parts.forks,
             started: AtomicBool::new(!parts.is_made_ready_later),

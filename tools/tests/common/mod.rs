@@ -151,7 +151,7 @@ impl Server {
     /// Its metrics, as the address of operators gives them.
     pub fn metrics(&self) -> String {
         let mut stream = std::net::TcpStream::connect(self.admin.as_deref().unwrap()).unwrap();
-        let ask = "GET /_/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let ask = "GET /_/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         std::io::Write::write_all(&mut stream, ask.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
