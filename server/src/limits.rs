@@ -38,6 +38,9 @@ pub const TARGET_BYTES_MAX: usize = 65_534;
 /// table and what stands between take far less than 1 KiB, encoded too.
 pub const RESPELLED_PATH_BYTES_MAX: usize = 2 * 9 * KEY_UNITS_MAX + 1024;
 
+/// Most bytes of what is signed beside such a path, which clients fill with a few hundred.
+pub const RESPELLED_BESIDE_BYTES_MAX: usize = 2 << 10;
+
 /// Most headers of one request, and of one of an operation in a batch.
 pub const HEADERS_MAX: usize = 100;
 
