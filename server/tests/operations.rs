@@ -25,6 +25,9 @@ use tabulith_server::http::message::{Body, Request};
 use tabulith_server::testing::Forks;
 use tabulith_server::{Parts, Running, Server};
 
+/// Nobody waits that long in a test that passes.
+const FOR_EVER: Duration = Duration::from_secs(600);
+
 struct Told {
     status: u16,
     head: String,
@@ -33,9 +36,15 @@ struct Told {
 
 /// Asks on a connection of its own.
 fn ask(addr: SocketAddr, text: &str) -> Told {
+    read(&mut BufReader::new(send(addr, text)))
+}
+
+/// The same for whoever reads the answer later.
+fn send(addr: SocketAddr, text: &str) -> TcpStream {
     let mut stream = TcpStream::connect(addr).expect("a connection");
+    stream.set_read_timeout(Some(FOR_EVER)).expect("set");
     stream.write_all(text.as_bytes()).expect("the server reads");
-    read(&mut BufReader::new(stream))
+    stream
 }
 
 fn read(stream: &mut BufReader<TcpStream>) -> Told {
@@ -274,6 +283,42 @@ fn ready_is_red_while_the_disk_is_full() {
         assert_eq!(place.ready(), ready(), "round {round}");
         rows.upsert("p", "r", vec![7; 30_000]).expect("there is room");
     }
+}
+
+/// The look was taken where connections are served: as many probes as there are threads for that,
+/// and nobody was answered any more.
+#[test]
+fn a_disk_that_does_not_answer_holds_up_nobody_else() {
+    // Without threads of the engine: the log has no segment in store, and the disk is looked at.
+    let place = start_as(Config::default(), false, Arc::new(ByHand));
+    let addr = place.running.addr();
+    let (begun, looks) = mpsc::channel();
+    let (go_on, held_up) = mpsc::channel::<()>();
+    let held_up = Arc::new(Mutex::new(held_up));
+    let probes = std::thread::available_parallelism().map_or(1, usize::from) + 2;
+    for _ in 0..probes {
+        let (begun, held_up) = (begun.clone(), Arc::clone(&held_up));
+        place.disk.interrupt(Rule::fail(Call::BytesAvailable), move || {
+            let _ = begun.send(());
+            let _ = held_up.lock().map(|held_up| held_up.recv());
+        });
+    }
+    let probe = format!("GET /_/ready HTTP/1.1\r\nHost: {addr}\r\n\r\n");
+    let waiting: Vec<TcpStream> = (0..probes).map(|_| send(addr, &probe)).collect();
+    for _ in 0..2 {
+        looks.recv().expect("a look at the disk");
+    }
+    assert_eq!(place.send("GET", "/Rows(PartitionKey='p',RowKey='r')", ""), 404);
+    assert_eq!(get(addr, "/_/live").status, 200);
+    for stream in waiting {
+        let told = read(&mut BufReader::new(stream));
+        assert_eq!((told.status, told.body.as_str()), (503, "disk does not answer\n"));
+    }
+    let metrics = place.metrics();
+    assert_eq!(metrics.get("tabulith_ready"), Some(0.0));
+    assert_eq!(metrics.get("tabulith_engine_takes_commits"), None, "who knows");
+    drop(go_on);
+    while get(addr, "/_/ready").status != 200 {}
 }
 
 /// Clients wait and ask again where the status says so; a refusal within an answer they take for

@@ -26,11 +26,20 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tabulith::env::clock::Clock;
-use tokio::sync::watch;
+use tabulith::health::Obstacle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_blocking;
 
 /// Where these paths begin.
 const PREFIX: &str = "/_/";
+
+/// Questions to the engine at once: each may look at the disk, and has a thread for that.
+const QUESTIONS: usize = 2;
+
+/// How long the engine may take for its answer, the wait for a turn included.
+const QUESTION_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Who asks by a connection, as far as that tells.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +74,19 @@ impl Tables {
     }
 }
 
+/// Turns of questions to the engine.
+#[derive(Debug)]
+pub(crate) struct Questions(Arc<Semaphore>);
+
+impl Default for Questions {
+    fn default() -> Questions {
+        Questions(Arc::new(Semaphore::new(QUESTIONS)))
+    }
+}
+
+/// The engine did not answer in time.
+struct Late;
+
 /// What is told, and to whom.
 #[derive(Debug)]
 pub(crate) struct Admin {
@@ -72,6 +94,7 @@ pub(crate) struct Admin {
     /// The address for these questions alone, if there is one.
     pub(crate) own_address: Option<IpAddr>,
     pub(crate) engine: Option<Arc<dyn Engine>>,
+    pub(crate) questions: Questions,
     /// Who makes copies for tests of applications; without them there is nothing for these.
     pub(crate) forks: Option<Arc<dyn Forks>>,
     /// Whether whoever started the server says that it is.
@@ -104,7 +127,7 @@ impl Admin {
     }
 
     /// The answer to a request that is heard.
-    pub(crate) fn answer(&self, head: &Head) -> Response {
+    pub(crate) async fn answer(&self, head: &Head) -> Response {
         let path = below(head);
         if !matches!(path, "live" | "ready" | "metrics" | "hot") {
             return plain(404, "there is /_/live, /_/ready, /_/metrics and /_/hot\n");
@@ -116,17 +139,41 @@ impl Admin {
         }
         match path {
             "live" => plain(200, "live\n"),
-            "ready" => match self.obstacles().as_slice() {
-                [] => plain(200, "ready\n"),
-                obstacles => plain(503, obstacles.join("\n") + "\n"),
-            },
+            "ready" => {
+                let obstacle = self.ask(|engine| engine.obstacle()).await.map(Option::flatten);
+                match self.obstacles(&obstacle).as_slice() {
+                    [] => plain(200, "ready\n"),
+                    obstacles => plain(503, obstacles.join("\n") + "\n"),
+                }
+            }
             "hot" => self.hot(),
-            _ => self.metrics(),
+            _ => self.metrics().await,
         }
     }
 
-    /// What keeps the server from being ready.
-    fn obstacles(&self) -> Vec<&'static str> {
+    /// The engine's answer, if there is an engine. A disk that does not answer holds up whoever
+    /// asks here, and no connection.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Engine) -> T + Send + 'static,
+    ) -> Result<Option<T>, Late> {
+        let Some(engine) = self.engine.clone() else { return Ok(None) };
+        let asking = async {
+            let turn = self.questions.0.clone().acquire_owned().await;
+            let ask = move || {
+                let _turn = turn;
+                question(&*engine)
+            };
+            spawn_blocking(ask).await
+        };
+        match tokio::time::timeout(QUESTION_TIME_MAX, asking).await {
+            Ok(Ok(answer)) => Ok(Some(answer)),
+            _ => Err(Late),
+        }
+    }
+
+    /// What keeps the server from being ready, with what the engine says.
+    fn obstacles(&self, of_engine: &Result<Option<Obstacle>, Late>) -> Vec<&'static str> {
         let mut obstacles = Vec::new();
         if !self.started.load(Ordering::Acquire) {
             obstacles.push("starting");
@@ -134,16 +181,24 @@ impl Admin {
         if *self.stopping.borrow() {
             obstacles.push("draining");
         }
-        let obstacle = self.engine.as_ref().and_then(|engine| engine.obstacle());
-        obstacles.extend(obstacle.as_ref().map(engine::told));
+        match of_engine {
+            Ok(obstacle) => obstacles.extend(obstacle.as_ref().map(engine::told)),
+            Err(Late) => obstacles.push("disk does not answer"),
+        }
         obstacles
     }
 
-    fn metrics(&self) -> Response {
+    async fn metrics(&self) -> Response {
+        let said = self.ask(|engine| (engine.stats(), engine.obstacle())).await;
+        let (stats, obstacle) = match said {
+            Ok(Some((stats, obstacle))) => (Some(stats), Ok(obstacle)),
+            Ok(None) => (None, Ok(None)),
+            Err(late) => (None, Err(late)),
+        };
         let mut text = Text::default();
         let version = env!("CARGO_PKG_VERSION");
         text.gauge("tabulith_build_info", "1, with the version.").of(&[("version", version)], 1);
-        let is_ready = u8::from(self.obstacles().is_empty());
+        let is_ready = u8::from(self.obstacles(&obstacle).is_empty());
         text.gauge("tabulith_ready", "1 where /_/ready says so.").is(is_ready);
         self.requests.write(&mut text);
         self.connections.write(&mut text);
@@ -162,8 +217,8 @@ impl Admin {
         if let Some(spans) = &self.spans {
             spans.write(&mut text);
         }
-        if let Some(engine) = &self.engine {
-            engine::write(&engine.stats(), engine.obstacle().as_ref(), &mut text);
+        if let (Some(stats), Ok(obstacle)) = (&stats, &obstacle) {
+            engine::write(stats, obstacle.as_ref(), &mut text);
         }
         told(200, CONTENT_TYPE, text.finish())
     }

@@ -212,7 +212,9 @@ fn leaving(
 async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, caller: Caller) -> Option<Response> {
     let admin = shared.admin.as_ref()?;
     if admin.hears(head, caller) {
-        let Some(forks) = admin.forks_for(head) else { return Some(admin.answer(head)) };
+        // Apart: only few connections ever have memory for that.
+        let answer = || Box::pin(admin.answer(head));
+        let Some(forks) = admin.forks_for(head) else { return Some(answer().await) };
         let (own_shared, own_head) = (shared.clone(), head.clone());
         let base = admin.tables.base(head, caller);
         let done = spawn_blocking(move || {
@@ -220,7 +222,7 @@ async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, caller: Caller) ->
         });
         return Some(match done.await {
             Ok(Some((status, value))) => admin::json(status, &value),
-            Ok(None) => admin.answer(head),
+            Ok(None) => answer().await,
             Err(_) => admin::plain(500, "it failed\n"),
         });
     }

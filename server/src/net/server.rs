@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
-use crate::net::admin::{Admin, Tables};
+use crate::net::admin::{Admin, Questions, Tables};
 use crate::net::counts::Connections;
 use crate::net::doors::{Addresses, Doors, Inside};
 use crate::net::places::Places;
@@ -93,6 +93,7 @@ impl Server {
             },
             own_address: addresses.admin.map(|addr| addr.ip()),
             engine: parts.engine,
+            questions: Questions::default(),
             forks: parts.forks,
             started: AtomicBool::new(!parts.is_made_ready_later),
             stopping: stopping.clone(),
