@@ -14,6 +14,10 @@ use common::Sas;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -22,7 +26,9 @@ use std::time::{Duration, Instant};
 use tabulith::db::Db;
 use tabulith::options::Options;
 use tabulith::table::store::TableStore;
-use tabulith_server::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Key};
+use tabulith_server::config::{
+    Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Key, Tls,
+};
 use tabulith_server::{Running, Server};
 
 /// Nobody waits that long in a test that passes.
@@ -545,6 +551,85 @@ fn an_answer_that_nobody_takes_is_given_up() {
     println!("answers that nobody takes: {taken} of {ANSWERS} were sent before it was given up");
     assert!(taken < ANSWERS, "{taken}");
     assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
+}
+
+/// Readers of answers that need no place, who take nothing.
+const UNREAD: usize = 100;
+
+/// So many each, of 62 KiB: more than the system buffers for two ends of a connection.
+const UNREAD_ANSWERS: usize = 200;
+
+/// What each may take: one answer and the heads behind its request; over TLS a record of it more.
+const UNREAD_BYTES_MAX: u64 = 96 << 10;
+const UNREAD_TLS_BYTES_MAX: u64 = UNREAD_BYTES_MAX + (24 << 10);
+
+trait Stream: io::Read + io::Write {}
+
+impl<T: io::Read + io::Write> Stream for T {}
+
+/// A client with or without TLS, and his socket.
+fn reader(house: &House, secure: bool) -> (Box<dyn Stream>, TcpStream) {
+    let connect = |addr| TcpStream::connect(addr).expect("a connection");
+    if !secure {
+        let stream = connect(house.addr());
+        let socket = stream.try_clone().expect("a socket");
+        return (Box::new(stream), socket);
+    }
+    let own = house.running.own_certificate().expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    let root = CertificateDer::from_pem_slice(own.as_bytes()).expect("a certificate");
+    roots.add(root).expect("a root");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    let tls = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let stream = connect(house.running.tls_addr().expect("TLS"));
+    let socket = stream.try_clone().expect("a socket");
+    (Box::new(StreamOwned::new(tls, stream)), socket)
+}
+
+/// What is set aside for a connection was less than what one took. Over TLS the library had all of
+/// an answer a second time.
+#[test]
+fn answers_without_a_place_take_what_is_set_aside_for_their_connections() {
+    let _turn = TURN.lock();
+    let here = ([127, 0, 0, 1], 0).into();
+    let identity = Identity::SelfSigned;
+    let tls = Some(Tls { listen: here, identity, handshake_time_max: FOR_EVER });
+    let answer_time_max = Duration::from_secs(5);
+    let house = House::start(Config { tls, answer_time_max, ..Config::default() });
+    let text = "x".repeat(31 << 10);
+    let mut first = Peer::connect(house.addr());
+    assert_eq!(first.ask(&house.put("r", &format!("{{\"A\":\"{text}\",\"B\":\"{text}\"}}"))), 204);
+    let many = house.get().repeat(UNREAD_ANSWERS);
+    for (secure, bytes_max) in [(false, UNREAD_BYTES_MAX), (true, UNREAD_TLS_BYTES_MAX)] {
+        let connect = |_| {
+            let (mut stream, socket) = reader(&house, secure);
+            // So that both ends have all that they have between two requests.
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("the server reads");
+            assert!(stream.read(&mut [0; 4096]).expect("an answer") > 0);
+            (stream, socket)
+        };
+        let mut readers: Vec<_> = (0..UNREAD).map(connect).collect();
+        assert_eq!(first.ask(&house.get()), 200);
+        forget_peak();
+        let before = resident();
+        for (stream, _) in &mut readers {
+            stream.write_all(many.as_bytes()).expect("the server reads some");
+        }
+        // Each is given up in the end.
+        for (_, socket) in &readers {
+            poll(&mut [PollFd::new(socket, PollFlags::RDHUP)], None).expect("an event");
+        }
+        let each = peak().saturating_sub(before) / UNREAD as u64;
+        println!(
+            "untaken: {UNREAD} readers of 62 KiB who take nothing, TLS {secure}: {each} bytes each"
+        );
+        assert!(each <= bytes_max, "{each}, {bytes_max} are allowed, TLS {secure}");
+    }
 }
 
 /// Readers at once of a page, who never take it.

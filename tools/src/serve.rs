@@ -64,7 +64,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     // As much as bodies have is for long heads.
     let of_requests = 2 * config.body_bytes_max + config.answer_bytes_max;
     let given_bytes = db.stats().memory.budget.saturating_add(of_requests);
-    config.connections_max = fitting(bytes_usable(), given_bytes, config.connections_max);
+    let each_bytes = CONNECTION_BYTES + config.tls.as_ref().map_or(0, |_| TLS_BYTES);
+    let most = fitting(bytes_usable(), given_bytes, each_bytes, config.connections_max);
+    config.connections_max = most;
     config.history = !db.history().is_zero();
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
@@ -255,20 +257,30 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     (connections, (kept - FILES_OF_PROGRAM) / 3)
 }
 
-/// What a connection without TLS takes at most, and some more: its request's head may be there, in
-/// the buffers of the library, for as long as a body takes that nobody was let in to send.
-const CONNECTION_BYTES: usize = 64 << 10;
+/// What a connection without TLS takes at most, and some more: 42 KiB where heads are in the buffers
+/// of the library, for as long as a body takes that nobody was let in to send, or an answer that
+/// nobody takes; and that answer, which needs no place up to 64 KiB.
+const CONNECTION_BYTES: usize = 112 << 10;
+
+/// What TLS adds to that: 16 KiB of the answer that wait encrypted, and as many of a record that has
+/// not come whole.
+const TLS_BYTES: usize = 32 << 10;
 
 /// So many connections are served however little memory there is.
 const CONNECTIONS_MIN: usize = 256;
 
-/// How many of the `connections` fit into what is not given to other uses of the memory (0: nobody
-/// says how much there is).
-fn fitting(usable_bytes: usize, given_bytes: usize, connections: usize) -> usize {
+/// How many of the `connections` fit, with so many bytes each, into what is not given to other uses
+/// of the memory (0: nobody says how much there is).
+fn fitting(
+    usable_bytes: usize,
+    given_bytes: usize,
+    each_bytes: usize,
+    connections: usize,
+) -> usize {
     match usable_bytes {
         0 => connections,
         usable => {
-            let most = usable.saturating_sub(given_bytes) / CONNECTION_BYTES;
+            let most = usable.saturating_sub(given_bytes) / each_bytes;
             connections.min(most.max(CONNECTIONS_MIN))
         }
     }
@@ -378,7 +390,7 @@ fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::{fitting, shares_of};
+    use super::{CONNECTION_BYTES, TLS_BYTES, fitting, shares_of};
     use crate::args::command::Cli;
 
     #[test]
@@ -399,16 +411,18 @@ mod tests {
     #[test]
     fn connections_are_as_many_as_memory_has_room_for() {
         const MIB: usize = 1 << 20;
-        for (usable_mib, given_mib, asked, connections) in [
-            (0, 896, 10_000, 10_000),
-            (16_384, 4_864, 10_000, 10_000),
-            (256, 181, 10_000, 1_200),
-            (256, 181, 1_000, 1_000),
-            (256, 300, 10_000, 256),
-            (256, 300, 10, 10),
+        for (usable_mib, given_mib, asked, connections, with_tls) in [
+            (0, 896, 10_000, 10_000, 10_000),
+            (16_384, 4_864, 10_000, 10_000, 10_000),
+            (256, 181, 10_000, 685, 533),
+            (256, 181, 600, 600, 533),
+            (256, 300, 10_000, 256, 256),
+            (256, 300, 10, 10, 10),
         ] {
-            let fit = fitting(usable_mib * MIB, given_mib * MIB, asked);
-            assert_eq!(fit, connections, "{usable_mib} MiB, {given_mib} given, {asked}");
+            let fit = |each| fitting(usable_mib * MIB, given_mib * MIB, each, asked);
+            let fit = (fit(CONNECTION_BYTES), fit(CONNECTION_BYTES + TLS_BYTES));
+            let expected = (connections, with_tls);
+            assert_eq!(fit, expected, "{usable_mib} MiB, {given_mib} given, {asked}");
         }
     }
 

@@ -26,6 +26,10 @@ const ADMIN_PLACES: usize = 64;
 /// have a bound of their own, often this one.
 const WAITING_MAX: u32 = 4_096;
 
+/// Most bytes of an answer that wait encrypted until they can leave: the largest record of TLS. The
+/// answer itself is there too as long as not all of it has come so far.
+const ENCRYPTED_BYTES_MAX: usize = 16 << 10;
+
 /// How long accepting rests after the system refused a connection: files may be short.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
@@ -205,7 +209,8 @@ async fn serve_tls<S: Store>(
     mut stopping: watch::Receiver<bool>,
 ) -> bool {
     let caller = Caller { peer: stream.peer(), secure: true, admin: false };
-    let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+    let accepting = TlsAcceptor::from(tls.current())
+        .accept_with(stream, |tls| tls.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX)));
     let shaken = tokio::select! {
         _ = stopping.changed() => return true,
         shaken = tokio::time::timeout(tls.handshake_time_max(), accepting) => shaken,
