@@ -1,4 +1,5 @@
-//! A bank: whatever is moved between accounts, their sum in one page stays what it is.
+//! A bank: whatever is moved between accounts, their sum in one page stays what it is, also after
+//! the log has failed.
 
 use crate::house::{Ending, House, Watch};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,7 @@ fn nothing_is_gained_or_lost_between_accounts() {
     let _replay = Replay::new(seed, "cargo test -p tabulith --test histories nothing_is");
     let mut rng = Rng::new(seed);
     let (sums, moved, refused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let mut failures = 0;
     for _ in 0..6 {
         let mut house = House::open(&mut rng);
         let table = house.db.table("bank").expect("a table");
@@ -31,7 +33,8 @@ fn nothing_is_gained_or_lost_between_accounts() {
                 Ending::Close => u64::MAX,
                 _ => rng.below(THREADS * STRETCH / 2) as u64,
             };
-            let watch = Watch::new(0, kill_at);
+            let watch = Watch::new(0, kill_at, &house);
+            house.break_log(&mut rng);
             let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
             std::thread::scope(|scope| {
                 for seed in &seeds {
@@ -48,7 +51,7 @@ fn nothing_is_gained_or_lost_between_accounts() {
                                 break;
                             }
                             let (counter, outcome) = match rng.chance(40) {
-                                true => (sums, sum(&partition).map(|_| ())),
+                                true => (sums, shown(&partition, watch)),
                                 false => (moved, transfer(&partition, &mut rng)),
                             };
                             match outcome {
@@ -65,6 +68,7 @@ fn nothing_is_gained_or_lost_between_accounts() {
                     });
                 }
             });
+            failures += u64::from(watch.has_failed());
             house.reopen(ending, &mut rng);
             let table = house.db.table("bank").expect("a table");
             sum(&table.partition("p")).expect("a sound disk");
@@ -72,8 +76,11 @@ fn nothing_is_gained_or_lost_between_accounts() {
     }
     let counts = [sums, moved, refused].map(AtomicU64::into_inner);
     let [sums, moved, refused] = counts;
-    eprintln!("{moved} transfers, {refused} refused, {sums} sums from seed {seed}: 0 differences");
-    assert!(sums > 2_000 && moved > 2_000 && refused > 20, "{counts:?}");
+    eprintln!(
+        "{moved} transfers, {refused} refused, {sums} sums, {failures} failures of the log from seed \
+         {seed}: 0 differences"
+    );
+    assert!(sums > 2_000 && moved > 2_000 && refused > 20 && failures > 0, "{counts:?}");
 }
 
 fn balance(bytes: &[u8]) -> u64 {
@@ -90,6 +97,11 @@ fn sum(partition: &Partition) -> Result<u64, Error> {
     }
     assert_eq!((accounts, sum), (ACCOUNTS, ACCOUNTS * EACH), "accounts and their sum");
     Ok(sum)
+}
+
+/// The same while others work.
+fn shown(partition: &Partition, watch: &Watch) -> Result<(), Error> {
+    sum(partition).map(|_| ()).inspect_err(|error| watch.excuse_read(error))
 }
 
 fn transfer(partition: &Partition, rng: &mut Rng) -> Result<(), Error> {

@@ -1,4 +1,5 @@
-//! A database that threads work on until it is killed, with what is left to go on with.
+//! A database that threads work on until it is killed, or its log fails, with what is left to go on
+//! with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,6 +8,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock, SystemClock};
 use tabulith::env::jobs::Threads;
 use tabulith::options::{Advanced, Durability, Options};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::seed::Rng;
 
@@ -19,6 +21,8 @@ const MEMORY_BYTES: usize = 32 << 20;
 /// A database, and the disk and the clock below it.
 pub(crate) struct House {
     disk: SimFs,
+    /// The disk as this process has it.
+    faults: FaultFs,
     clock: Arc<Clocks>,
     options: Options,
     pub(crate) db: Arc<Db>,
@@ -94,8 +98,8 @@ impl House {
         let options = Options { durability, memory, threads, advanced, ..Options::default() };
         let options = options.validated().expect("settings that can be");
         let (disk, clock) = (SimFs::new(), Arc::new(Clocks::new()));
-        let db = open(&disk, &clock, &options);
-        House { disk, clock, options, db }
+        let (faults, db) = open(&disk, &clock, &options);
+        House { disk, faults, clock, options, db }
     }
 
     /// One of the endings that its durability outlives.
@@ -108,16 +112,38 @@ impl House {
         }
     }
 
-    /// Ends the database and opens it again, with a clock that may have gone back.
+    /// Has one write or sync of the log fail, in half of the stretches of work. It may be one that
+    /// makes a segment ahead of need, of which no commit is told.
+    pub(crate) fn break_log(&self, rng: &mut Rng) {
+        if rng.chance(50) {
+            return;
+        }
+        let rule = Rule::fail(*rng.pick(&[Call::Write, Call::Sync]));
+        let rule = match rng.chance(80) {
+            true => rule.named("*.wal").skip(rng.below(WRITES) as u64),
+            false => rule.named("*.spare").skip(rng.below(SPARE_WRITES) as u64),
+        };
+        self.faults.add(match rng.below(3) {
+            0 => rule,
+            1 => rule.half_done(),
+            _ => rule.done(),
+        });
+    }
+
+    /// Ends the database and opens it again on a disk that is well, with a clock that may have gone
+    /// back.
     pub(crate) fn reopen(&mut self, ending: Ending, rng: &mut Rng) {
         match ending {
-            Ending::Close => self.db.close().expect("nothing failed"),
+            Ending::Close => {
+                let closed = self.db.close();
+                assert!(closed.is_ok() || self.faults.injected() > 0, "it ends well: {closed:?}");
+            }
             Ending::Kill => self.disk.kill(),
             Ending::PowerLoss => self.disk = self.disk.lose_power(rng.next_u64()),
         }
         let jump = rng.below(3) as u64 * HOUR_TICKS;
         self.clock.wall.set_wall(START_TICKS + jump);
-        self.db = open(&self.disk, &self.clock, &self.options);
+        (self.faults, self.db) = open(&self.disk, &self.clock, &self.options);
     }
 
     /// Ends the process here and now; its threads find that out.
@@ -131,28 +157,37 @@ impl House {
     }
 }
 
-fn open(disk: &SimFs, clock: &Arc<Clocks>, options: &Options) -> Arc<Db> {
+/// Calls on the log that most stretches of work make, and calls that make segments ahead of need.
+const WRITES: usize = 100;
+const SPARE_WRITES: usize = 4;
+
+fn open(disk: &SimFs, clock: &Arc<Clocks>, options: &Options) -> (FaultFs, Arc<Db>) {
+    let faults = FaultFs::new(Arc::new(disk.process()));
     let builder = Db::builder().options(options.clone());
-    let builder = builder.parts(Arc::new(disk.process()), clock.clone(), Arc::new(Threads));
-    Arc::new(builder.open("db").expect("what a crash leaves is a database"))
+    let builder = builder.parts(Arc::new(faults.clone()), clock.clone(), Arc::new(Threads));
+    let db = builder.open("db").expect("what a crash or a failure leaves is a database");
+    (faults, Arc::new(db))
 }
 
-/// What the threads of a stretch of work share: the one clock of the history, and the kill.
+/// What the threads of a stretch of work share: the one clock of the history, the kill, and what
+/// the disk refused.
 pub(crate) struct Watch {
     now: AtomicU64,
     calls: AtomicU64,
     kill_at: u64,
     killed: AtomicBool,
+    faults: FaultFs,
 }
 
 impl Watch {
     /// Goes on from `now`; the call numbered `kill_at` kills.
-    pub(crate) fn new(now: u64, kill_at: u64) -> Watch {
+    pub(crate) fn new(now: u64, kill_at: u64, house: &House) -> Watch {
         Watch {
             now: AtomicU64::new(now),
             calls: AtomicU64::new(0),
             kill_at,
             killed: AtomicBool::new(false),
+            faults: house.faults.clone(),
         }
     }
 
@@ -170,9 +205,22 @@ impl Watch {
         !self.killed.load(Ordering::SeqCst)
     }
 
+    /// Whether a call on the log has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.faults.injected() > 0
+    }
+
     /// An error that nobody explains is one of the engine.
     #[track_caller]
     pub(crate) fn excuse(&self, error: &dyn std::fmt::Display) {
-        assert!(self.killed.load(Ordering::SeqCst), "an error out of the blue: {error}");
+        let is_dead = self.killed.load(Ordering::SeqCst);
+        assert!(is_dead || self.has_failed(), "an error out of the blue: {error}");
+    }
+
+    /// The same of a read: those go on whatever became of the log.
+    #[track_caller]
+    pub(crate) fn excuse_read(&self, error: &dyn std::fmt::Display) {
+        let is_dead = self.killed.load(Ordering::SeqCst);
+        assert!(is_dead, "a read failed (of the log: {}): {error}", self.has_failed());
     }
 }

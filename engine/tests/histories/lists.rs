@@ -1,4 +1,5 @@
-//! Transactions over one partition that append to lists and read them: strictly serializable.
+//! Transactions over one partition that append to lists and read them: strictly serializable, also
+//! where the log fails under them.
 
 use crate::house::{Ending, House, Watch};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,14 +21,14 @@ fn transactions_are_strictly_serializable_across_kills_and_power_losses() {
     let first = seed::seed_or(1);
     let mut all = Seen::default();
     let mut fates = [0_u64; 3];
-    let mut histories = 0;
+    let (mut histories, mut failures) = (0, 0);
     while all.transactions < ops {
         let seed = first + histories;
         let _replay = Replay::new(
             seed,
             "TABULITH_HISTORY_OPS=1 cargo test -p tabulith --test histories transactions",
         );
-        let history = history(seed);
+        let (history, failed) = history(seed);
         for transaction in &history {
             fates[transaction.fate as usize] += 1;
         }
@@ -40,11 +41,13 @@ fn transactions_are_strictly_serializable_across_kills_and_power_losses() {
             Err(anomaly) => panic!("{anomaly}"),
         }
         histories += 1;
+        failures += failed;
     }
     let [committed, aborted, unknown] = fates;
     eprintln!(
         "{} transactions in {histories} histories from seed {first} ({committed} committed, {aborted} \
-         aborted, {unknown} amid a crash), {} elements, {} edges: 0 anomalies",
+         aborted, {unknown} amid a crash or after one of {failures} failures of the log), {} elements, \
+         {} edges: 0 anomalies",
         all.transactions, all.elements, all.edges
     );
     let n = all.transactions;
@@ -53,19 +56,21 @@ fn transactions_are_strictly_serializable_across_kills_and_power_losses() {
         count("committed", committed, n / 4),
         count("aborted", aborted, n / 100),
         count("unknown", unknown, histories / 4),
+        count("failures", failures, histories / 4),
         count("elements", all.elements, n / 8),
         count("edges", all.edges, n),
     ];
     counts::tell("isolation", &counts);
 }
 
-fn history(seed: u64) -> Vec<Transaction> {
+/// What the threads of one database did, and how often its log failed.
+fn history(seed: u64) -> (Vec<Transaction>, u64) {
     let mut rng = Rng::new(seed);
     let mut house = House::open(&mut rng);
     house.db.table("lists").expect("a table");
     let elements = AtomicU64::new(1);
     let mut history = Vec::new();
-    let mut now = 0;
+    let (mut now, mut failures) = (0, 0);
     for _ in 0..STRETCHES {
         let ending = house.ending(&mut rng);
         let all = (THREADS * STRETCH) as u64;
@@ -73,7 +78,8 @@ fn history(seed: u64) -> Vec<Transaction> {
             Ending::Close => u64::MAX,
             _ => all / 4 + rng.below(all as usize / 4) as u64,
         };
-        let watch = Watch::new(now, kill_at);
+        let watch = Watch::new(now, kill_at, &house);
+        house.break_log(&mut rng);
         let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
         std::thread::scope(|scope| {
             let workers: Vec<_> = seeds
@@ -88,12 +94,13 @@ fn history(seed: u64) -> Vec<Transaction> {
             }
         });
         now = watch.tick();
+        failures += u64::from(watch.has_failed());
         house.reopen(ending, &mut rng);
     }
-    let watch = Watch::new(now, u64::MAX);
+    let watch = Watch::new(now, u64::MAX, &house);
     let partition = house.db.table("lists").expect("a table").partition("p");
     history.extend(page(&partition, &watch));
-    history
+    (history, failures)
 }
 
 fn work(mut rng: Rng, house: &House, watch: &Watch, elements: &AtomicU64) -> Vec<Transaction> {
@@ -124,7 +131,7 @@ fn page(partition: &Partition, watch: &Watch) -> Option<Transaction> {
     let rows = match rows {
         Ok(rows) => rows,
         Err(error) => {
-            watch.excuse(&error);
+            watch.excuse_read(&error);
             return None;
         }
     };

@@ -1,5 +1,5 @@
 //! Histories of threads at work: entities are linearizable, transactions strictly serializable,
-//! across kills and power losses.
+//! across kills, power losses and failures of the log.
 //!
 //! What every thread asked and was told is written down, and the checkers of the testkit look for
 //! an order in which it could have happened. `TABULITH_HISTORY_OPS` runs another number of calls.

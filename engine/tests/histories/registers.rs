@@ -1,5 +1,5 @@
 //! Entities as registers under ETags: single changes, batches, pages, tables dropped and made
-//! again.
+//! again, and a log that fails amid that.
 
 use crate::house::{Ending, House, Watch};
 use std::collections::HashMap;
@@ -33,14 +33,14 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
     let ops = seed::number("TABULITH_HISTORY_OPS").unwrap_or(OPS_DEFAULT);
     let first = seed::seed_or(1);
     let (mut checked, mut seen) = (Checked::default(), Wholes::default());
-    let (mut histories, mut losses) = (0, 0);
+    let (mut histories, mut losses, mut failures) = (0, 0, 0);
     while checked.calls < ops {
         let seed = first + histories;
         let _replay = Replay::new(
             seed,
             "TABULITH_HISTORY_OPS=1 cargo test -p tabulith --test histories entities",
         );
-        let (calls, lost) = history(seed);
+        let (calls, lost, failed) = history(seed);
         let one = register::check(false, &calls).and_then(|one| {
             checked.add(&one);
             wholes::check(&calls)
@@ -51,17 +51,19 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
         }
         histories += 1;
         losses += lost;
+        failures += failed;
     }
     eprintln!(
         "{} calls in {histories} histories of {} keys from seed {first}, {} of them without an \
-         answer, {losses} kills and power losses, {} pages that showed {} batches, {} steps of the \
-         search: 0 anomalies",
+         answer, {losses} kills and power losses, {failures} failures of the log, {} pages that showed \
+         {} batches, {} steps of the search: 0 anomalies",
         checked.calls, checked.keys, checked.unknown, seen.pages, seen.batches, checked.steps
     );
     let counts = [
         count("calls", checked.calls, ops),
         count("keys", checked.keys, histories * u64::from(KEYS)),
         count("crashes", losses, histories),
+        count("failures", failures, histories / 4),
         count("unanswered", checked.unknown, histories / 3),
         count("pages", seen.pages, histories * 20),
         count("batches", seen.batches, histories * 2),
@@ -69,14 +71,15 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
     counts::tell("histories", &counts);
 }
 
-/// What the threads of one database asked and were told, and how often it crashed.
-fn history(seed: u64) -> (Vec<Call<Act>>, u64) {
+/// What the threads of one database asked and were told, and how often it crashed and its log
+/// failed.
+fn history(seed: u64) -> (Vec<Call<Act>>, u64, u64) {
     let mut rng = Rng::new(seed);
     let mut house = House::open(&mut rng);
     let is_restless = seed.is_multiple_of(4);
     let values = AtomicU64::new(1);
     let mut calls: Vec<Call<Act>> = Vec::new();
-    let (mut now, mut losses) = (0, 0);
+    let (mut now, mut losses, mut failures) = (0, 0, 0);
     for stretch in 0..STRETCHES {
         let ending = house.ending(&mut rng);
         let all = (THREADS * STRETCH) as u64;
@@ -85,7 +88,8 @@ fn history(seed: u64) -> (Vec<Call<Act>>, u64) {
             _ => all / 4 + rng.below(all as usize / 4) as u64,
         };
         losses += u64::from(ending != Ending::Close);
-        let watch = Watch::new(now, kill_at);
+        let watch = Watch::new(now, kill_at, &house);
+        house.break_log(&mut rng);
         let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
         std::thread::scope(|scope| {
             let workers: Vec<_> = seeds
@@ -102,12 +106,13 @@ fn history(seed: u64) -> (Vec<Call<Act>>, u64) {
             }
         });
         now = watch.tick();
+        failures += u64::from(watch.has_failed());
         house.reopen(ending, &mut rng);
     }
     // What is there at the end was there all the time.
-    let watch = Watch::new(now, u64::MAX);
+    let watch = Watch::new(now, u64::MAX, &house);
     calls.extend(Worker::new((0, false), &house, &watch, &values).look());
-    (calls, losses)
+    (calls, losses, failures)
 }
 
 struct Worker<'a> {
@@ -122,6 +127,9 @@ struct Worker<'a> {
     etags: HashMap<u32, u64>,
     calls: Vec<Call<Act>>,
     is_restless: bool,
+    /// Nobody could tell it what became of a write: it only reads from then on. What is in doubt
+    /// for good makes the search long.
+    is_in_doubt: bool,
 }
 
 impl<'a> Worker<'a> {
@@ -142,6 +150,7 @@ impl<'a> Worker<'a> {
             etags: HashMap::new(),
             calls: Vec::new(),
             is_restless,
+            is_in_doubt: false,
         }
     }
 
@@ -152,6 +161,13 @@ impl<'a> Worker<'a> {
         for _ in 0..STRETCH {
             if !self.watch.goes_on(self.house) {
                 break;
+            }
+            if self.is_in_doubt {
+                match self.rng.chance(10) {
+                    true => self.page(),
+                    false => self.get(),
+                }
+                continue;
             }
             // In one history of four tables come and go all the time.
             match self.rng.below(if self.is_restless { 180 } else { 400 }) {
@@ -180,7 +196,10 @@ impl<'a> Worker<'a> {
     fn note(&mut self, begin: u64, key: Option<u32>, ask: Ask, answer: Answer) {
         let told = match answer {
             Answer::Unknown if ask == Ask::Get => return,
-            Answer::Unknown => None,
+            Answer::Unknown => {
+                self.is_in_doubt = true;
+                None
+            }
             _ => Some(self.watch.tick()),
         };
         if let (Some(key), Answer::Found(_, etag) | Answer::Written(etag)) = (key, answer) {
@@ -200,6 +219,14 @@ impl<'a> Worker<'a> {
                 Answer::Unknown
             }
         }
+    }
+
+    /// The same of a read.
+    fn answer_of_read(&self, error: &TableError) -> Answer {
+        if !matches!(error, TableError::TableNotFound) {
+            self.watch.excuse_read(error);
+        }
+        self.answer_of(error)
     }
 
     fn make_table(&mut self) {
@@ -227,7 +254,7 @@ impl<'a> Worker<'a> {
         let answer = match self.store.get(&self.account, &self.table, &pk, &rk, Reach::Disk) {
             Ok(Some(entity)) => found(&entity),
             Ok(None) => Answer::Absent,
-            Err(error) => self.answer_of(&error),
+            Err(error) => self.answer_of_read(&error),
         };
         self.note(begin, Some(key), Ask::Get, answer);
     }
@@ -249,7 +276,7 @@ impl<'a> Worker<'a> {
                 }
             }
             Err(error) => {
-                let answer = self.answer_of(&error);
+                let answer = self.answer_of_read(&error);
                 self.note(begin, Some(0), Ask::Get, answer);
             }
         }
