@@ -713,6 +713,7 @@ impl Pipeline {
         }
         drop(order);
         match failed {
+            true if weakened!("failure") => {}
             true => self.call_everyone(),
             false if weakened!("call") => {}
             false => self.call(calls),

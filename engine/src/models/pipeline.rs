@@ -10,7 +10,7 @@ use crate::ids::{CommitTs, SegmentId};
 use crate::options::{Durability, Reach};
 use crate::sync::{Condvar, Mutex};
 use crate::vfs::api::Vfs;
-use crate::vfs::mem::SimFs;
+use crate::vfs::mem::{SimFs, SyncFailure};
 use crate::wal::replay::Replay;
 use crate::wal::writer::LogWriter;
 use loom::cell::UnsafeCell;
@@ -33,7 +33,10 @@ fn house() -> Arc<House> {
 
 /// One whose groups take no further commit once they have so many bytes.
 fn house_of(group_bytes_max: usize) -> Arc<House> {
-    let disk = SimFs::new();
+    house_on(SimFs::new(), group_bytes_max)
+}
+
+fn house_on(disk: SimFs, group_bytes_max: usize) -> Arc<House> {
     disk.create_dir_all(Path::new(DIR)).expect("a folder");
     let found = Replay { next_segment: SegmentId(1), ..Replay::default() };
     let log = LogWriter::create(Arc::new(disk), Path::new(DIR), 4 << 10, &found).expect("a log");
@@ -241,6 +244,56 @@ fn called_back() {
     house.pipeline.close().expect("a sound disk");
     leading.join().expect("it ends");
     assert_eq!(*told.0.lock(), 1);
+}
+
+/// Two commit and wait, each for a sync that the other may lead, and it fails: both are told, nothing
+/// of theirs is shown, and nothing more is taken.
+fn refused_on(disk: &SimFs, house: &Arc<House>) {
+    disk.fail_sync(0, SyncFailure::MarksClean);
+    let shown = house.look();
+    let other = Arc::clone(house);
+    let committing = thread::spawn(move || {
+        let done = other.commit(Durability::Synced).and_then(|ts| other.pipeline.wait(ts));
+        assert!(done.is_err(), "no sync has covered it");
+        assert_eq!(other.look(), shown);
+    });
+    let done = house.commit(Durability::Synced).and_then(|ts| house.pipeline.wait(ts));
+    assert!(done.is_err(), "no sync has covered it");
+    committing.join().expect("it ends");
+    assert_eq!(house.look(), shown);
+    let later = house.commit(Durability::Synced).map_err(|error| error.kind());
+    assert_eq!(later, Err(Kind::Closed), "no commit after a failed sync");
+}
+
+/// The sync goes with the write of the first group.
+fn refused() {
+    let disk = SimFs::new();
+    refused_on(&disk, &house_on(disk.clone(), 1 << 20));
+}
+
+/// The sync is a call of its own, beside which the next group gathers.
+fn refused_beside() {
+    let disk = SimFs::new();
+    disk.refuse_direct();
+    let house = house_on(disk.clone(), 1 << 20);
+    let first = house.commit(Durability::Synced).expect("an open log");
+    house.pipeline.wait(first).expect("a sound disk");
+    refused_on(&disk, &house);
+}
+
+#[test]
+fn who_waits_for_a_sync_that_fails_is_told() {
+    holds(refused, 50);
+}
+
+#[test]
+fn who_waits_for_a_sync_that_fails_beside_others_is_told() {
+    holds(refused_beside, 50);
+}
+
+#[test]
+fn who_waits_for_a_sync_that_fails_needs_to_be_called() {
+    needs(refused, "failure");
 }
 
 #[test]
