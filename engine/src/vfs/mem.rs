@@ -63,6 +63,9 @@ struct State {
     syncs: u64,
     /// The number of the sync that is to fail, and how.
     sync_failure: Option<(u64, SyncFailure)>,
+    /// The same of folders.
+    dir_syncs: u64,
+    dir_sync_failure: Option<(u64, SyncFailure)>,
     shut_down: bool,
     direct: bool,
 }
@@ -144,6 +147,17 @@ impl SimFs {
         state.sync_failure = Some((state.syncs + skip, how));
     }
 
+    /// How many times a folder has been synced, or failed to be.
+    pub fn dir_syncs(&self) -> u64 {
+        self.0.lock().dir_syncs
+    }
+
+    /// Lets the sync of a folder that comes after `skip` more of them fail with EIO.
+    pub fn fail_sync_dir(&self, skip: u64, how: SyncFailure) {
+        let mut state = self.0.lock();
+        state.dir_sync_failure = Some((state.dir_syncs + skip, how));
+    }
+
     /// Records every effect from now on, until the trace is dropped or another one starts.
     pub fn record(&self) -> Trace {
         let mut state = self.0.lock();
@@ -169,6 +183,8 @@ impl SimFs {
             recording: Weak::new(),
             syncs: 0,
             sync_failure: None,
+            dir_syncs: 0,
+            dir_sync_failure: None,
             shut_down: false,
             direct: true,
         };
@@ -246,6 +262,20 @@ impl State {
         }
     }
 
+    /// The same of a folder.
+    fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        let number = self.dir_syncs;
+        self.dir_syncs += 1;
+        match self.dir_sync_failure {
+            Some((at, how)) if at == number => {
+                self.shut_down = how == SyncFailure::ShutsDown;
+                self.disk.fail_sync_dir(dir, how)?;
+                Err(os_error(Code::Eio))
+            }
+            _ => self.disk.sync_dir(dir),
+        }
+    }
+
     fn close(&mut self, ino: Ino) {
         if let Some(handles) = self.open.get_mut(&ino) {
             *handles -= 1;
@@ -309,13 +339,15 @@ impl Vfs for SimFs {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        let effect = || Effect::SyncDir(dir.to_owned());
-        self.change(effect, |state| {
-            state.disk.sync_dir(dir)?;
-            let State { disk, open, .. } = state;
-            disk.collect(|ino| open.contains_key(&ino));
-            Ok(())
-        })
+        let mut state = self.0.lock();
+        self.check(&state)?;
+        let before = state.disk.stamp();
+        let result = state.sync_dir(dir);
+        let State { disk, open, .. } = &mut *state;
+        disk.collect(|ino| open.contains_key(&ino));
+        let effect = if result.is_ok() { Effect::SyncDir } else { Effect::FailSync };
+        state.record(before, || effect(dir.to_owned()));
+        result
     }
 
     fn lock(&self, file: &Path) -> io::Result<Box<dyn LockGuard>> {

@@ -72,8 +72,14 @@ impl Case {
         self.run.clock()
     }
 
-    /// The disk is well again; the process dies, or the power fails. Gives the number of states.
-    pub(crate) fn end(self) -> u64 {
+    /// How many were told that something failed.
+    fn told(&self) -> u64 {
+        self.refused + self.run.background_errors()
+    }
+
+    /// The disk is well again; the process dies, or the power fails, on either kind of disk in
+    /// `turn`. Gives the number of states.
+    pub(crate) fn end(self, turn: u64) -> u64 {
         let Case { name, sim, run, .. } = self;
         let after = |fs: SimFs, enough: fn(Need) -> usize, how: &str| {
             let mut after =
@@ -85,7 +91,7 @@ impl Case {
             }
         };
         let mut states = 1;
-        for state in sim.crash_states(Profile::Ordered, 3, 1) {
+        for state in sim.crash_states(profile_of(turn), STATES, turn) {
             after(SimFs::after_crash(&state), |need| need.power, &format!("{state:?}"));
             states += 1;
         }
@@ -95,11 +101,19 @@ impl Case {
     }
 }
 
+/// States of a power loss after each run, and at each place within the open after it.
+const STATES: usize = 6;
+const STATES_WITHIN: usize = 2;
+
+fn profile_of(turn: u64) -> Profile {
+    if turn.is_multiple_of(2) { Profile::Ordered } else { Profile::Hostile }
+}
+
 impl Case {
     /// The process dies, and the power fails within the next open, after one in
-    /// [`OPEN_EFFECTS_STEP`] of its effects from `first` on: what a sync that failed has left in
-    /// the cache was not to be believed. Gives the number of states.
-    fn end_within_an_open(&self, first: usize) -> u64 {
+    /// [`OPEN_EFFECTS_STEP`] of its effects, others in each `turn`: what a sync that failed has left
+    /// in the cache was not to be believed. Gives the number of states.
+    fn end_within_an_open(&self, turn: u64) -> u64 {
         let place = |how: &str| format!("{}, then a kill{how}", self.name);
         let killed = self.sim.fork();
         let trace = killed.record();
@@ -108,9 +122,10 @@ impl Case {
         let effects = trace.len();
         drop(opened);
         let mut states = 0;
-        for n in (first % OPEN_EFFECTS_STEP..effects).step_by(OPEN_EFFECTS_STEP) {
+        let first = turn as usize % OPEN_EFFECTS_STEP;
+        for n in (first..effects).step_by(OPEN_EFFECTS_STEP) {
             let disk = trace.at(n).expect("an effect of the open");
-            for state in disk.crash_states(Profile::Ordered, 2, n as u64) {
+            for state in disk.crash_states(profile_of(turn), STATES_WITHIN, n as u64) {
                 let after = self.run.judge(&SimFs::after_crash(&state), |need| need.power);
                 let how = format!(", an open and, after {n} effects of it, {state:?}");
                 after.unwrap_or_else(|stop| panic!("{}: {stop}", place(&how)));
@@ -431,10 +446,19 @@ struct Faults {
     coverage: Coverage,
 }
 
-/// One call of a workload fails.
+/// Whether a call that fails so for ever has somebody told of it, whatever else is done: without it
+/// nothing that is written gets its place.
+fn is_to_be_told((call, file): &(Call, String)) -> bool {
+    let files = [".wal", ".manifest", ".sst"];
+    matches!(call, Call::Write | Call::Sync | Call::Create)
+        && files.iter().any(|ending| file.ends_with(ending))
+}
+
+/// One call of a workload fails, in run number `turn`.
 fn fail_one(
     workload: Workload,
     ops: &[Op],
+    turn: u64,
     (n, kind, mode): (u64, usize, usize),
     calls: u64,
     watch: &Watch,
@@ -447,9 +471,14 @@ fn fail_one(
     case.faults.add(mode_of(kind_of(Rule::any().skip(n))));
     case.may(ops);
     case.faults.clear();
+    let injected = case.faults.injected_counts();
+    if what.starts_with("EIO") && how_often.starts_with("for ever") {
+        let told = case.told() > 0 || !injected.keys().any(is_to_be_told);
+        assert!(told, "{}: nobody was told of {injected:?}", case.name);
+    }
     let mut faults = Faults { runs: 1, refused: case.refused, ..Faults::default() };
     faults.by_mode[mode] = 1;
-    for (site, count) in case.faults.injected_counts() {
+    for (site, count) in injected {
         faults.injected += count;
         faults.coverage.entry(site).or_default().insert(kind, count);
     }
@@ -458,7 +487,7 @@ fn fail_one(
         case.may(&[Op::Reopen]);
         case.must(&[put(0, 5, 300), Op::Flush, Op::Compact, put(0, 6, 300), Op::Read, Op::Reopen]);
     }
-    faults.states = case.end();
+    faults.states = case.end(turn);
     faults
 }
 
@@ -488,7 +517,7 @@ fn every_call_may_fail() {
         let calls: u64 = own.values().sum();
         own.into_iter().for_each(|(site, count)| *sites.entry(site).or_default() += count);
         (long_logs, moments) = (long_logs + case.run.long_logs, moments + case.run.moments);
-        case.end();
+        case.end(0);
         eprintln!("faults: {calls} calls of {} steps in {}", ops.len(), workload.name);
         of_each.push((workload, ops, calls));
     }
@@ -504,8 +533,10 @@ fn every_call_may_fail() {
             for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
                 scope.spawn(|| {
                     watched(|watch| {
-                        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            let one = fail_one(workload, ops, *run, calls, watch);
+                        loop {
+                            let turn = next.fetch_add(1, Ordering::Relaxed);
+                            let Some(run) = runs.get(turn) else { break };
+                            let one = fail_one(workload, ops, turn as u64, *run, calls, watch);
                             found.lock().expect("no panic while it is held").add(one);
                         }
                     });
@@ -535,7 +566,7 @@ fn every_call_may_fail() {
         count("faults", injected, runs),
         count("sites", sites.len() as u64, 35),
         count("pairs", met as u64, cells as u64),
-        count("states", states, runs),
+        count("states", states, 4 * runs),
     ];
     let modes = ["once", "twice", "forever", "healed"];
     counts.extend(modes.iter().zip(by_mode).map(|(mode, of_it)| count(mode, of_it, runs / 5)));
@@ -544,34 +575,42 @@ fn every_call_may_fail() {
 
 #[test]
 fn every_sync_may_fail_as_file_systems_fail_it() {
-    let (mut all, mut within_opens) = (0, 0);
+    let (mut all, mut of_folders, mut within_opens) = (0, 0, 0);
     for workload in WORKLOADS {
         watched(|watch| {
             watch.step(format!("sync 0 of none, {}", workload.name));
             let (_, ops, _) = workload.without_fault();
-            let syncs = {
+            let (files, folders) = {
                 let mut case = workload.case("no fault".to_owned());
-                let before = case.sim.syncs();
+                let before = (case.sim.syncs(), case.sim.dir_syncs());
                 case.must(&ops);
-                case.sim.syncs() - before
+                (case.sim.syncs() - before.0, case.sim.dir_syncs() - before.1)
             };
+            let of_files = (0..files).map(|n| (n, false));
+            let syncs: Vec<_> = of_files.chain((0..folders).map(|n| (n, true))).collect();
             for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
-                for n in 0..syncs {
-                    let name = format!("sync {n} of {syncs}, {}: {how:?}", workload.name);
+                for (n, is_folder) in &syncs {
+                    let what = if *is_folder { "sync of a folder" } else { "sync" };
+                    let name = format!("{what} {n}, {}: {how:?}", workload.name);
                     watch.step(name.clone());
                     let mut case = workload.case(name);
-                    case.sim.fail_sync(n, how);
+                    match is_folder {
+                        true => case.sim.fail_sync_dir(*n, how),
+                        false => case.sim.fail_sync(*n, how),
+                    }
                     case.may(&ops);
-                    assert!(case.refused > 0, "{}: nobody was told", case.name);
-                    within_opens += case.end_within_an_open(all as usize);
-                    case.end();
+                    assert!(case.told() > 0, "{}: nobody was told", case.name);
+                    within_opens += case.end_within_an_open(all);
+                    case.end(all);
                     all += 1;
+                    of_folders += u64::from(*is_folder);
                 }
             }
         });
     }
     let within_opens = count("power losses within the next open", within_opens, 4 * all);
-    counts::tell("syncs", &[count("failed", all, 400), within_opens]);
+    let of_folders = count("folders", of_folders, 100);
+    counts::tell("syncs", &[count("failed", all, 500), of_folders, within_opens]);
 }
 
 /// Writes resume without a reopen once there is room; reads never stop.
@@ -595,12 +634,12 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
             cases += 1;
             refusals += u64::from(case.refused > 0);
             if cases % 3 == 0 {
-                case.end(); // The next start finds what this one could not finish.
+                case.end(cases); // The next start finds what this one could not finish.
                 continue;
             }
             case.faults.set_room(None);
             case.must(&[put(0, 5, 300), Op::Flush, Op::Compact, put(0, 6, 300), Op::Read]);
-            case.end();
+            case.end(cases);
         }
     });
     let refused = count("refused", refusals, cases / 2);

@@ -47,7 +47,7 @@ fn a_call_that_takes_ten_seconds_changes_nothing() {
                 });
                 case.must(&ops);
                 slow += u64::from(taken.load(Ordering::Relaxed));
-                case.end();
+                case.end(slow);
             }
         });
     }

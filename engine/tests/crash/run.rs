@@ -124,6 +124,11 @@ impl Run {
         Ok(run.finish(Need::default()))
     }
 
+    /// Failures of background work that whoever asks the database is told of.
+    pub(crate) fn background_errors(&self) -> u64 {
+        self.db.as_ref().map_or(0, |db| db.stats().background_errors)
+    }
+
     /// The clock that it goes by.
     pub(crate) fn clock(&self) -> Arc<ManualClock> {
         Arc::clone(&self.clock)

@@ -237,6 +237,33 @@ fn a_failed_sync_is_never_made_good_by_the_next() -> io::Result<()> {
 }
 
 #[test]
+fn a_failed_sync_of_a_folder_is_never_made_good_by_the_next() -> io::Result<()> {
+    let root = Path::new("/");
+    for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
+        let fs = SimFs::new();
+        synced(&fs, "/a", b"a")?;
+        fs.rename(Path::new("/a"), Path::new("/b"))?;
+        fs.fail_sync_dir(0, how);
+        assert!(fs.sync_dir(root).is_err());
+        assert_eq!(fs.sync_dir(root).is_ok(), how != SyncFailure::ShutsDown);
+        let seen = match how {
+            SyncFailure::MarksClean => ["/b"].map(|name| read(&fs, name).is_some()).into(),
+            SyncFailure::Reverts => ["/a"].map(|name| read(&fs, name).is_some()).into(),
+            SyncFailure::ShutsDown => vec![fs.list(root).is_err()],
+        };
+        assert_eq!(seen, [true], "{how:?}");
+        assert!(outcomes(&fs, "/a", Profile::Ordered).contains(&Some(b"a".to_vec())), "{how:?}");
+        if how == SyncFailure::MarksClean {
+            // What comes later is kept all the same.
+            synced(&fs, "/c", b"c")?;
+            assert_eq!(outcomes(&fs, "/b", Profile::Hostile), [None].into());
+            assert_eq!(outcomes(&fs, "/c", Profile::Hostile), [Some(b"c".to_vec())].into());
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_trace_shows_the_disk_after_each_effect() -> io::Result<()> {
     let fs = SimFs::new();
     let trace = fs.record();

@@ -168,6 +168,22 @@ impl Disk {
         Ok(())
     }
 
+    pub(crate) fn fail_sync_dir(&mut self, dir: &Path, how: SyncFailure) -> io::Result<()> {
+        let dir = text(dir)?;
+        self.folder(dir)?;
+        self.stamp += 1;
+        if let Some(folder) = self.folders.get_mut(dir) {
+            let folder = Arc::make_mut(folder);
+            match how {
+                SyncFailure::MarksClean => folder.unsynced.clear(),
+                SyncFailure::Reverts => *folder = Folder::settled(folder.durable.clone()),
+                SyncFailure::ShutsDown => {}
+            }
+            self.lost_names = true;
+        }
+        Ok(())
+    }
+
     pub(crate) fn file(&self, ino: Ino) -> io::Result<&Inode> {
         self.inodes.get(&ino).map(|inode| &**inode).ok_or_else(gone)
     }

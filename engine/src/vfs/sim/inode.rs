@@ -36,7 +36,7 @@ pub(crate) struct Unsynced {
 }
 
 /// What a file system does to the unsynced bytes of a file whose sync fails (Rebello and others,
-/// "Can Applications Recover from fsync Failures?", ATC 2020).
+/// "Can Applications Recover from fsync Failures?", ATC 2020), and to the names of a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncFailure {
     /// ext4: readers go on seeing the new bytes, but they count as written. The next sync

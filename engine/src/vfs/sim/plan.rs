@@ -75,7 +75,8 @@ impl Plan {
         }
         let mut folders = self.disk.folders.clone();
         for (dir, folder) in &self.disk.folders {
-            if !folder.unsynced.is_empty() {
+            // What a failed sync was to write nothing writes any more.
+            if !folder.unsynced.is_empty() || folder.now != folder.durable {
                 folders.insert(dir.clone(), Arc::new(Folder::settled(folder.durable.clone())));
             }
         }

@@ -33,7 +33,7 @@ pub enum Effect {
     SetLen(PathBuf, u64),
     /// A file became durable.
     Sync(PathBuf),
-    /// A sync failed, as the test had asked for.
+    /// A sync of a file or a folder failed, as the test had asked for.
     FailSync(PathBuf),
 }
 
