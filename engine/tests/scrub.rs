@@ -206,7 +206,7 @@ fn a_file_that_is_partly_read_leaves_the_disk_when_it_is_dropped() {
 }
 
 #[test]
-fn damage_of_any_byte_is_told_with_its_file() {
+fn damage_all_over_table_and_blob_files_is_told_with_its_file() {
     let bench = Bench::with_past(DAY_S);
     for name in [bench.names(".sst"), bench.names(".blob")].concat() {
         let len = bench.len(&name);

@@ -394,6 +394,25 @@ fn check_is_exit_8_where_a_byte_is_flipped() {
 }
 
 #[test]
+fn a_server_whose_log_is_damaged_is_exit_8() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    let files = std::fs::read_dir(place.path("data")).unwrap().map(|entry| entry.unwrap().path());
+    let row = |bytes: &[u8]| bytes.windows(6).position(|text| text == b"LGA-DL");
+    let logs = files.filter(|path| path.extension().is_some_and(|ending| ending == "wal"));
+    let found = logs.map(|log| (std::fs::read(&log).unwrap(), log));
+    let (at, mut bytes, log) =
+        found.filter_map(|(bytes, log)| Some((row(&bytes)?, bytes, log))).next().unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    let name = log.file_name().unwrap().to_str().unwrap();
+    let ran = place.run(&["serve", "--port", "0", "--data-dir", "data"]);
+    refused(&ran, 8, &[name, "offset"]);
+    assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing of it is cut off");
+}
+
+#[test]
 fn salvage_keeps_what_can_be_read_and_lists_the_rest() {
     let place = Place::new();
     let file = place.file("f.csv", FLIGHTS);

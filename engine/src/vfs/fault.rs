@@ -183,7 +183,7 @@ impl Vfs for FaultFs {
     }
 
     fn has_other_names(&self, file: &Path) -> io::Result<bool> {
-        self.inner.has_other_names(file)
+        self.run(Call::HasOtherNames, &[file], || self.inner.has_other_names(file))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
@@ -378,6 +378,7 @@ mod tests {
                 Call::Remove => fs.remove(Path::new("/f")),
                 Call::Rename => fs.rename(Path::new("/x"), Path::new("/f")),
                 Call::HardLink => fs.hard_link(Path::new("/f"), Path::new("/x")),
+                Call::HasOtherNames => fs.has_other_names(Path::new("/f")).map(drop),
                 Call::List => fs.list(Path::new("/f")).map(drop),
                 Call::SyncDir => fs.sync_dir(Path::new("/f")),
                 Call::Lock => fs.lock(Path::new("/f")).map(drop),

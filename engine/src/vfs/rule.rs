@@ -17,6 +17,8 @@ pub enum Call {
     Rename,
     /// `hard_link`.
     HardLink,
+    /// `has_other_names`.
+    HasOtherNames,
     /// `list`.
     List,
     /// `sync_dir`.
@@ -41,13 +43,14 @@ pub enum Call {
 
 impl Call {
     /// Every call there is.
-    pub const ALL: [Call; 16] = [
+    pub const ALL: [Call; 17] = [
         Call::CreateDir,
         Call::Create,
         Call::Open,
         Call::Remove,
         Call::Rename,
         Call::HardLink,
+        Call::HasOtherNames,
         Call::List,
         Call::SyncDir,
         Call::Lock,

@@ -564,7 +564,7 @@ fn every_call_may_fail() {
     let mut counts = vec![
         count("runs", runs, wanted * 9 / 10),
         count("faults", injected, runs),
-        count("sites", sites.len() as u64, 35),
+        count("sites", sites.len() as u64, 60),
         count("pairs", met as u64, cells as u64),
         count("states", states, 4 * runs),
     ];

@@ -15,8 +15,8 @@ use tabulith::rows::{Catalog, RowStore, TableInfo};
 pub(crate) struct Seen {
     /// Rows that were right.
     pub(crate) right: u64,
-    /// What was refused, the first of it.
-    pub(crate) refused: Option<Error>,
+    /// What was refused, each place of it once.
+    pub(crate) refused: Vec<Error>,
     pub(crate) wrong: Option<(Wrong, String)>,
 }
 
@@ -56,7 +56,11 @@ impl Seen {
     }
 
     fn refused(&mut self, error: Error) {
-        self.refused.get_or_insert(error);
+        let is_same =
+            |other: &Error| (other.kind(), other.place()) == (error.kind(), error.place());
+        if !self.refused.iter().any(is_same) {
+            self.refused.push(error);
+        }
     }
 
     /// A row was found where `expected` is the one.
