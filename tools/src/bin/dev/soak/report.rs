@@ -27,8 +27,9 @@ fn replaced(text: &str, figures: &str) -> Result<String> {
 
 /// The figures: a line for each layer, then where they are from, then every failure.
 pub(crate) fn render(ledger: &Ledger) -> String {
-    let mut out = String::from("\n| layer | asks | counted | turns | failed | hours |\n");
-    out.push_str("|---|---|---|---|---|---|\n");
+    let mut out =
+        String::from("\n| layer | asks | counted | turns | failed | hours | newest turn |\n");
+    out.push_str("|---|---|---|---|---|---|---|\n");
     let listed = LAYERS.iter().map(|layer| (layer.name, layer.asks));
     let known: BTreeSet<&str> = LAYERS.iter().map(|layer| layer.name).collect();
     let gone: BTreeSet<&str> = ledger.turns.iter().map(|turn| turn.layer.as_str()).collect();
@@ -40,8 +41,11 @@ pub(crate) fn render(ledger: &Ledger) -> String {
         }
         let failed = turns.iter().filter(|turn| turn.failed.is_some()).count();
         let hours = turns.iter().map(|turn| turn.seconds).sum::<f64>() / 3600.0;
-        let (counts, turns) = (sums(&turns), turns.len());
-        let _ = writeln!(out, "| {name} | {asks} | {counts} | {turns} | {failed} | {hours:.2} |");
+        let (counts, newest, turns) = (sums(&turns), newest(&turns), turns.len());
+        let _ = writeln!(
+            out,
+            "| {name} | {asks} | {counts} | {turns} | {failed} | {hours:.2} | {newest} |"
+        );
     }
     out.push_str(&sources(ledger));
     for turn in ledger.turns.iter().filter(|turn| turn.failed.is_some()) {
@@ -60,6 +64,13 @@ fn sums(turns: &[&Turn]) -> String {
     }
     let each: Vec<_> = sums.iter().map(|(what, sum)| format!("{} {what}", grouped(*sum))).collect();
     each.join(", ")
+}
+
+/// The day of the last of `turns`, and the commit that it ran.
+fn newest(turns: &[&Turn]) -> String {
+    let day = |at: &str| at.split('T').next().unwrap_or(at).to_owned();
+    let newest = turns.last().map(|turn| format!("{}, {}", day(&turn.at), turn.commit));
+    newest.unwrap_or_default()
 }
 
 fn sources(ledger: &Ledger) -> String {
@@ -98,7 +109,7 @@ mod tests {
             number: 0,
             seed: 11,
             commit: commit.to_owned(),
-            at: format!("at {states}"),
+            at: format!("2026-01-02T{states}"),
             seconds: 1800.0,
             counts: BTreeMap::from([("states".to_owned(), states)]),
             failed: failed.map(str::to_owned),
@@ -117,13 +128,15 @@ mod tests {
         turns.into_iter().for_each(|turn| ledger.add(turn).expect("a line"));
         let figures = render(&ledger);
         let asks = LAYERS[0].asks;
-        assert!(figures.contains(&format!("| crash | {asks} | 1,234,567 states | 2 | 1 | 1.00 |")));
-        assert!(
-            figures.contains("| older | a layer that is no longer | 5 states | 1 | 0 | 0.50 |")
-        );
-        assert!(
-            figures.contains("from at 1000000 to at 234567, at abc, def. All seeds come from 42:")
-        );
+        let crash =
+            format!("| crash | {asks} | 1,234,567 states | 2 | 1 | 1.00 | 2026-01-02, def |");
+        assert!(figures.contains(&crash), "{figures}");
+        let older =
+            "| older | a layer that is no longer | 5 states | 1 | 0 | 0.50 | 2026-01-02, abc |";
+        assert!(figures.contains(older), "{figures}");
+        let sources =
+            "from 2026-01-02T1000000 to 2026-01-02T234567, at abc, def. All seeds come from 42:";
+        assert!(figures.contains(sources), "{figures}");
         assert!(figures.contains("`cargo dev soak --base 42`"), "{figures}");
         assert!(figures.contains("Failed: crash at def with seed 11, `replay: me`"));
         assert!(!figures.contains("| kill |"), "a layer without a turn has no line");
