@@ -45,7 +45,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "sequences",
-        asks: "all sequences of three steps, cut at every effect: the same",
+        asks: "all sequences of three steps, each on one kind of disk, 4 states of each cut: the same",
         package: "tabulith",
         test: Program::Tests("crash"),
         only: "sequences_of_three",
