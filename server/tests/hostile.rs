@@ -30,6 +30,7 @@ use tabulith_server::config::{
     Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Key, Tls,
 };
 use tabulith_server::{Running, Server};
+use tabulith_testkit::counts;
 
 /// Nobody waits that long in a test that passes.
 const FOR_EVER: Duration = Duration::from_secs(600);
@@ -164,7 +165,8 @@ fn allow_files(needed: u64) -> bool {
     let raised = setrlimit(Resource::Nofile, wanted).is_ok();
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if allowed < needed {
-        println!("SKIPPED: {needed} open files are needed, {allowed} are allowed ({raised})");
+        let lack = format!("{needed} open files are needed, {allowed} are allowed ({raised})");
+        counts::skipped(&lack);
     }
     allowed >= needed
 }

@@ -32,6 +32,13 @@ pub fn tell(layer: &str, counts: &[Count]) {
     assert!(few.is_none(), "{layer} ran too little to mean anything: {few:?}");
 }
 
+/// Tells what a test has left out because this machine lacks something. A test that returns after
+/// this passes: `.config/nextest.toml` has what its program says shown all the same.
+#[allow(clippy::print_stderr, reason = "a test that did nothing must say so")]
+pub fn skipped(what: &str) {
+    eprintln!("SKIPPED: {what}");
+}
+
 fn line(layer: &str, counts: &[Count]) -> String {
     let mut out = format!("{MARK}{layer}");
     for Count { what, number, .. } in counts {

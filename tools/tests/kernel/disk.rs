@@ -90,8 +90,8 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     let rounds = seed::number("TABULITH_ROUNDS").unwrap_or(ROUNDS_DEFAULT);
     let place = Place::new();
     let Some(disk) = Disk::mount(&place, "160m") else {
-        eprintln!(
-            "SKIPPED: a full disk, as no tmpfs can be mounted without root; see the test of RLIMIT_FSIZE"
+        counts::skipped(
+            "a full disk, as no tmpfs can be mounted without root; see the test of RLIMIT_FSIZE",
         );
         return;
     };

@@ -81,7 +81,7 @@ fn with_little_memory_scans_and_large_batches_are_served() {
     let limits = match &group {
         Some(group) => group.enter(),
         None => {
-            eprintln!("SKIPPED: a control group of 256 MiB; addresses are limited instead");
+            counts::skipped("a control group of 256 MiB; addresses are limited instead");
             // Of addresses, not of memory in use: the program's own and its allocator's are part of
             // it.
             "ulimit -v 2097152".to_owned()

@@ -45,6 +45,7 @@ pub(crate) fn check(repo: &Repo) -> Result<Report> {
     dependencies_say_why(repo.text("Cargo.toml")?, &mut report);
     magics_are_documented(repo, repo.text("docs/format.md")?, &mut report);
     readme_runs(repo, repo.text("README.md")?, &mut report);
+    what_is_left_out_is_shown(repo, repo.text(".config/nextest.toml")?, &mut report);
     report.breaches.extend(listing::differences(repo)?);
     report.breaches.extend(rows::differences(repo)?);
     Ok(report)
@@ -323,6 +324,22 @@ fn readme_runs(repo: &Repo, readme: &str, report: &mut Report) {
     }
 }
 
+/// A test that leaves out what a machine lacks passes, and nextest hides what it says of that.
+fn what_is_left_out_is_shown(repo: &Repo, runner: &str, report: &mut Report) {
+    let shown = || runner.split("[[").filter(|part| part.contains("success-output"));
+    for file in repo.rust().filter(|file| file.text.contains("counts::skipped(")) {
+        let Some((_, inside)) = file.path.split_once("/tests/") else { continue };
+        let program = inside.split(['/', '.']).next().unwrap_or(inside);
+        let named = format!("binary({program})");
+        if !shown().any(|part| part.contains(&named)) {
+            report.breaches.push(format!(
+                "{} leaves something out: have .config/nextest.toml show what {program} says",
+                file.path
+            ));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -410,6 +427,21 @@ mod tests {
         let example = format!("/// ```\n{}\n/// ```", wide("///"));
         assert_eq!(found(example.clone()), 0);
         assert_eq!(found(format!("{example}\n{}", wide("///"))), 1, "behind an example");
+    }
+
+    #[test]
+    fn what_leaves_something_out_has_a_line_in_the_runner() {
+        let text = "//! x\nfn f() { counts::skipped(\"a disk\"); }\n";
+        let repo = repo(&[("a/tests/b.rs", text), ("a/tests/c/d.rs", text), ("a/src/e.rs", text)]);
+        let found = |runner| {
+            let mut report = Report::default();
+            what_is_left_out_is_shown(&repo, runner, &mut report);
+            report.breaches.len()
+        };
+        assert_eq!(found(""), 2);
+        assert_eq!(found("[[o]]\nfilter = 'binary(b)'\nsuccess-output = \"immediate\"\n"), 1);
+        assert_eq!(found("[[o]]\nfilter = 'binary(b) or binary(c)'\npriority = 5\n"), 2);
+        assert_eq!(found("[[o]]\nfilter = 'binary(b) or binary(c)'\nsuccess-output = 1\n"), 0);
     }
 
     #[test]
