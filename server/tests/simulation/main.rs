@@ -2,8 +2,8 @@
 //! clocks are simulated, so that a run depends on its seed alone.
 //!
 //! Each seed is a small world with a choice of troubles: more clients than there is room for,
-//! kills, power losses, stops, clocks that are set, a slow disk, a full one, keys that are
-//! replaced, policies that are revoked, tables that are dropped. What the clients were told must be
+//! kills, power losses, stops, clocks that are set, a slow disk, a full one, one that fails a sync of
+//! the log, keys that are replaced, policies that are revoked, tables that are dropped. What the clients were told must be
 //! linearizable, in all of it, and every request must end. Every 50th seed runs twice and must be
 //! the same.
 //!
@@ -52,17 +52,19 @@ enum Trouble {
     ClockStep,
     SlowDisk,
     FullDisk,
+    FailedSync,
     Rotation,
     Revocation,
 }
 
-const TROUBLES: [Trouble; 8] = [
+const TROUBLES: [Trouble; 9] = [
     Trouble::Kill,
     Trouble::PowerLoss,
     Trouble::Stop,
     Trouble::ClockStep,
     Trouble::SlowDisk,
     Trouble::FullDisk,
+    Trouble::FailedSync,
     Trouble::Rotation,
     Trouble::Revocation,
 ];
@@ -134,12 +136,14 @@ fn every_seed_ends_well() {
         "ClockStep",
         "SlowDisk",
         "FullDisk",
+        "FailedSync",
         "Rotation",
         "Revocation",
         "answered",
         "busy",
         "commits that are far ahead",
         "dead credentials",
+        "failed syncs",
         "half-closed",
         "policies revoked",
         "refused",
@@ -212,7 +216,10 @@ async fn run(seed: u64) -> Outcome {
         }
     }
     Client::new(&world, &book, Role::Owner, 0, false).look().await;
-    world.event(&world.boots());
+    world.event(&(world.boots(), world.failed_syncs()));
+    if world.failed_syncs() > 0 {
+        book.lock().count("failed syncs");
+    }
     let book = std::mem::take(&mut *book.lock());
     let checked = register::check(false, &book.calls);
     match checked.and_then(|checked| Ok((checked, wholes::check(&book.calls)?))) {
@@ -248,6 +255,7 @@ fn name(trouble: Trouble) -> &'static str {
         Trouble::ClockStep => "ClockStep",
         Trouble::SlowDisk => "SlowDisk",
         Trouble::FullDisk => "FullDisk",
+        Trouble::FailedSync => "FailedSync",
         Trouble::Rotation => "Rotation",
         Trouble::Revocation => "Revocation",
     }
@@ -306,6 +314,15 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
             world.set_room(None);
             // What had no room is written by then.
             sleep(Duration::from_secs(2)).await;
+            world.end();
+        }
+        Trouble::FailedSync => {
+            world.begin(&trouble);
+            world.fail_log();
+            // What is in doubt by then is so for good, and there must not be too much of it.
+            sleep(rest(1_000)).await;
+            world.kill(rest(2) == Duration::from_millis(1));
+            world.boot(&world.accounts());
             world.end();
         }
         Trouble::Rotation => {

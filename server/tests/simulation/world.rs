@@ -13,7 +13,7 @@ use tabulith::env::clock::Clock;
 use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
-use tabulith::vfs::fault::FaultFs;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::app::App;
 use tabulith_server::config::{Accounts, Config};
@@ -96,6 +96,7 @@ struct State {
     accounts: String,
     boots: u64,
     rotations: u64,
+    failed_syncs: u64,
 }
 
 impl World {
@@ -132,6 +133,7 @@ impl World {
             accounts: String::new(),
             boots: 0,
             rotations: 0,
+            failed_syncs: 0,
         };
         Arc::new(World {
             rng: Mutex::new(rng),
@@ -238,6 +240,9 @@ impl World {
         let mut state = self.state.lock();
         state.tasks.drain(..).for_each(|task| task.abort());
         state.wires.drain(..).for_each(|wire| wire.cut());
+        let failed = state.faults.injected_counts().into_iter();
+        let failed = failed.filter(|((call, _), _)| *call == Call::Sync);
+        state.failed_syncs += failed.map(|(_, times)| times).sum::<u64>();
         match power {
             true => state.disk = state.disk.lose_power(rng.next_u64()),
             false => state.disk.kill(),
@@ -284,6 +289,16 @@ impl World {
     /// Lets the disk take so many bytes more.
     pub(crate) fn set_room(&self, bytes: Option<u64>) {
         self.state.lock().faults.set_room(bytes);
+    }
+
+    /// Fails the next sync of the log: the database takes no more commits until it is opened again.
+    pub(crate) fn fail_log(&self) {
+        self.state.lock().faults.add(Rule::fail(Call::Sync).named("*.wal"));
+    }
+
+    /// How many syncs have failed in lives that were ended by a kill.
+    pub(crate) fn failed_syncs(&self) -> u64 {
+        self.state.lock().failed_syncs
     }
 
     /// Serves with another first key from now on; none comes back.
