@@ -71,6 +71,7 @@ fn ingested(context: &Context, rows: u64, value_bytes: usize) -> Result<Option<L
     ingested?;
     let name = format!("W1 sequential load, ingest{}, settled", size_of(value_bytes));
     let line = settled(&probe, &*engine, name, (rows, value_bytes))?;
+    let line = line.disk(&context.dir.join("ingested"), bytes_of(rows, value_bytes))?;
     let line = line.in_laps(&in_order.laps, "each 1,000 rows given");
     check(&*engine, rows, value_bytes)?;
     engine.close()?;

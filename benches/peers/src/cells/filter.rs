@@ -4,13 +4,15 @@
 //! properties: it scans, and its callback reads a number at a fixed place of the value, which is
 //! less work than any real encoding would be.
 
+use crate::adapters::open::open;
 use crate::adapters::ours;
 use crate::engine::{Direction, Promise, Span};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, size_of, tag_of};
-use crate::work::{Batch, Context};
+use crate::work::{Batch, Context, bytes_of};
 use anyhow::{Result, anyhow, ensure};
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 use tabulith::env::rng::Rng;
 use tabulith::table::write::Write;
@@ -93,13 +95,18 @@ fn measure(
     let looked_at = scans * rows;
     let name = format!("{}{}", tags.name(), size_of(value_bytes));
     let line = probe.rate(Kind::Read, name, "rows looked at/s", looked_at, Duration::ZERO)?;
+    let line = line.disk(&folder(context, tags), bytes_of(rows, value_bytes))?;
     Ok(line.in_laps(&laps, "each 10 rows found, of 1,000 looked at"))
+}
+
+fn folder(context: &Context, tags: Tags) -> PathBuf {
+    context.dir.join(format!("{tags:?}"))
 }
 
 fn bytes(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
     let (tags, rows, value_bytes) = laid;
     let settings = context.settings(Promise::Unsynced);
-    let engine = context.fresh(&format!("{tags:?}"), &settings)?;
+    let engine = open(&context.engine, &folder(context, tags), &settings)?;
     let mut values = Values::new(value_bytes, context.seed);
     let mut batch = Batch::default();
     for first in (0..rows).step_by(PARTITION_ROWS as usize) {
@@ -125,7 +132,7 @@ fn bytes(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
 fn entities(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
     let settings = context.settings(Promise::Unsynced);
     let mode = ours::mode_of(&context.engine);
-    let db = ours::open_db(&context.dir.join(format!("{:?}", laid.0)), &settings, mode)?;
+    let db = ours::open_db(&folder(context, laid.0), &settings, mode)?;
     let table = db.entities("rows")?;
     fill(&table, laid, context.seed)?;
     db.flush()?;
