@@ -32,8 +32,8 @@ impl Lifetime {
     }
 }
 
-/// The settings of one table that somebody may go by, oldest first. Before the first that there ever
-/// was, rows live for ever.
+/// The settings of one table that somebody may go by, oldest first. Before the first that there
+/// ever was, rows live for ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifetimes {
     /// With each, where time stops for its readers.

@@ -130,9 +130,9 @@ impl Transaction {
         Ok(rows.into_iter().collect())
     }
 
-    /// Writes a row, which stays: one that was read and would have expired does not go any more. Its
-    /// expiry cannot be read; a program that is to keep one has it in the value too, and writes by
-    /// [`Transaction::put_until`].
+    /// Writes a row, which stays: one that was read and would have expired does not go any more.
+    /// Its expiry cannot be read; a program that is to keep one has it in the value too, and writes
+    /// by [`Transaction::put_until`].
     pub fn put(&mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writes.put(rk.as_ref(), value.as_ref())
     }

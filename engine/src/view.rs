@@ -205,7 +205,8 @@ impl View {
     /// An earlier reader may have been shown an older version than the files hold. And where nobody
     /// is shown the newest one, because it is erased or has outlived its table, a merge drops it:
     /// what is found then is as hidden, but not for who reads the files of before. A snapshot from
-    /// before the erasure still is shown it, so whether it is erased is asked for the newest reader.
+    /// before the erasure still is shown it, so whether it is erased is asked for the newest
+    /// reader.
     fn may_be_cached(
         &self,
         rows: &CachedRows<'_>,

@@ -257,13 +257,13 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     (connections, (kept - FILES_OF_PROGRAM) / 3)
 }
 
-/// What a connection without TLS takes at most, and some more: 42 KiB where heads are in the buffers
-/// of the library, for as long as a body takes that nobody was let in to send, or an answer that
-/// nobody takes; and that answer, which needs no place up to 64 KiB.
+/// What a connection without TLS takes at most, and some more: 42 KiB where heads are in the
+/// buffers of the library, for as long as a body takes that nobody was let in to send, or an answer
+/// that nobody takes; and that answer, which needs no place up to 64 KiB.
 const CONNECTION_BYTES: usize = 112 << 10;
 
-/// What TLS adds to that: 16 KiB of the answer that wait encrypted, and as many of a record that has
-/// not come whole.
+/// What TLS adds to that: 16 KiB of the answer that wait encrypted, and as many of a record that
+/// has not come whole.
 const TLS_BYTES: usize = 32 << 10;
 
 /// So many connections are served however little memory there is.

@@ -275,8 +275,8 @@ impl Batch {
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` beyond one of the [limits](crate#limits); `Busy`, after 30
-    /// seconds in which flushes or merges stayed too far behind, and `NoSpace`, and then nothing
+    /// then nothing has changed; `Invalid` beyond one of the [limits](crate#limits); `Busy`, after
+    /// 30 seconds in which flushes or merges stayed too far behind, and `NoSpace`, and then nothing
     /// has changed either; after `Io` and `Closed` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
         decide::commit(self.decide())

@@ -28,8 +28,8 @@ impl Db {
     ///
     /// Cost: a lookup in memory; making one is a durable commit.
     ///
-    /// Errors: `Invalid` for a name of no byte or more than [`TABLE_NAME_BYTES_MAX`], for one with a
-    /// `/`, as tables of entities ([`Db::entities`]) have them in the catalogue, and for one that
+    /// Errors: `Invalid` for a name of no byte or more than [`TABLE_NAME_BYTES_MAX`], for one with
+    /// a `/`, as tables of entities ([`Db::entities`]) have them in the catalogue, and for one that
     /// begins with `$`, as those of their settings do; `NotFound` where there is none and the
     /// database was opened read-only.
     ///
@@ -331,9 +331,10 @@ impl Table {
     }
 
     /// Bytes that the table takes on the disk, to within a block for each level: those of its
-    /// blocks in table files, with their share of index and filters, and of values in blob files. Versions that compaction has
-    /// not reclaimed yet are among them, what is only in log and memtable is not. Where a file has
-    /// rows of other tables too, its large values are shared out by the bytes of the blocks.
+    /// blocks in table files, with their share of index and filters, and of values in blob files.
+    /// Versions that compaction has not reclaimed yet are among them, what is only in log and
+    /// memtable is not. Where a file has rows of other tables too, its large values are shared out
+    /// by the bytes of the blocks.
     ///
     /// Cost: a step per file; reads no row.
     pub fn bytes_on_disk(&self) -> Result<u64> {

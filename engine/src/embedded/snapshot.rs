@@ -63,8 +63,8 @@ impl Snapshot {
         self.rows.at()
     }
 
-    /// The table of byte rows that had that name then, to be read by this snapshot; dropped since or
-    /// not.
+    /// The table of byte rows that had that name then, to be read by this snapshot; dropped since
+    /// or not.
     pub fn table(&self, name: &str) -> Option<Table> {
         check_name(name).ok()?;
         let info = Arc::new(self.rows.table(name)?);

@@ -246,8 +246,8 @@ fn called_back() {
     assert_eq!(*told.0.lock(), 1);
 }
 
-/// Two commit and wait, each for a sync that the other may lead, and it fails: both are told, nothing
-/// of theirs is shown, and nothing more is taken.
+/// Two commit and wait, each for a sync that the other may lead, and it fails: both are told,
+/// nothing of theirs is shown, and nothing more is taken.
 fn refused_on(disk: &SimFs, house: &Arc<House>) {
     disk.fail_sync(0, SyncFailure::MarksClean);
     let shown = house.look();

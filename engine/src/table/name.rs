@@ -116,8 +116,8 @@ pub(crate) fn catalog_name(account: &AccountName, table: &TableName) -> String {
     format!("{account}/{}", table.folded())
 }
 
-/// Whether a name of the catalogue is one that accounts' tables have, or is kept for the crate's own
-/// tables.
+/// Whether a name of the catalogue is one that accounts' tables have, or is kept for the crate's
+/// own tables.
 pub(crate) fn is_reserved(name: &str) -> bool {
     name.contains('/') || name.starts_with('$')
 }

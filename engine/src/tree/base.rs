@@ -60,8 +60,8 @@ pub(crate) struct Tree {
     pub(super) flushes: FlushTurns<Sealed>,
     /// Memtables that are in files by now, as long as somebody still reads them.
     pub(super) left_behind: Mutex<Vec<Weak<dyn Memtable>>>,
-    // Lock order: compacting, then set, then merging; ARCHITECTURE.md has it for all locks. `set` is
-    // held over one manifest edit.
+    // Lock order: compacting, then set, then merging; ARCHITECTURE.md has it for all locks. `set`
+    // is held over one manifest edit.
     pub(super) compacting: Mutex<Schedule>,
     /// Held while what was trash is removed, so that whoever finds none can wait.
     pub(super) deleting: Mutex<()>,
@@ -71,8 +71,8 @@ pub(crate) struct Tree {
     /// How many make one run of all files.
     pub(super) one_runs: AtomicUsize,
     pub(super) closing: AtomicBool, // Long work gives up.
-    /// Whether an ingest has failed, and a crash may find it in force. Changed under the lock of the
-    /// set.
+    /// Whether an ingest has failed, and a crash may find it in force. Changed under the lock of
+    /// the set.
     pub(super) in_doubt: AtomicBool,
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
 }
@@ -130,7 +130,8 @@ impl Tree {
     }
 
     /// The time for a reader who sees commits up to `at` and asked the clock, which said `wall`: by
-    /// it rows expire. Not below any time by which a row was reclaimed, however the clock is turned.
+    /// it rows expire. Not below any time by which a row was reclaimed, however the clock is
+    /// turned.
     pub(crate) fn time(&self, wall: CommitTs, at: CommitTs) -> CommitTs {
         wall.max(at).max(self.snapshots.floor())
     }

@@ -111,8 +111,8 @@ fn profile_of(turn: u64) -> Profile {
 
 impl Case {
     /// The process dies, and the power fails within the next open, after one in
-    /// [`OPEN_EFFECTS_STEP`] of its effects, others in each `turn`: what a sync that failed has left
-    /// in the cache was not to be believed. Gives the number of states.
+    /// [`OPEN_EFFECTS_STEP`] of its effects, others in each `turn`: what a sync that failed has
+    /// left in the cache was not to be believed. Gives the number of states.
     fn end_within_an_open(&self, turn: u64) -> u64 {
         let place = |how: &str| format!("{}, then a kill{how}", self.name);
         let killed = self.sim.fork();

@@ -2,10 +2,10 @@
 //! clocks are simulated, so that a run depends on its seed alone.
 //!
 //! Each seed is a small world with a choice of troubles: more clients than there is room for,
-//! kills, power losses, stops, clocks that are set, a slow disk, a full one, one that fails a sync of
-//! the log, keys that are replaced, policies that are revoked, tables that are dropped. What the clients were told must be
-//! linearizable, in all of it, and every request must end. Every 50th seed runs twice and must be
-//! the same.
+//! kills, power losses, stops, clocks that are set, a slow disk, a full one, one that fails a sync
+//! of the log, keys that are replaced, policies that are revoked, tables that are dropped. What the
+//! clients were told must be linearizable, in all of it, and every request must end. Every 50th
+//! seed runs twice and must be the same.
 //!
 //! `TABULITH_SIM_SEEDS` runs another number of seeds than 500, `TABULITH_SEED` begins elsewhere;
 //! `TABULITH_SIM_EVENTS=1` tells everything that happens.

@@ -92,7 +92,8 @@ pub fn mixes(
     for mix in MIXES {
         for threads in [1_usize, 2, 4] {
             let at = lines.len();
-            // Seeds besides those of the threads: what is done and what is asked for are two choices.
+            // Seeds besides those of the threads: what is done and what is asked for are two
+            // choices.
             let draw = |thread| mix.draw(&zipfian, context.seed_of(at, threads + thread));
             let draws: Vec<Vec<u32>> = (0..threads).map(draw).collect();
             lines.push(measure(context, &table, (mix, at), &draws)?);
