@@ -4,7 +4,11 @@
 
 use std::error::Error;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, Durability, Entity, If, Kind, TableError, TableResult, Write};
 
 /// That `outcome` was refused with `kind`, by words among which `what` is.
@@ -174,16 +178,17 @@ fn keeps_the_secret(handle: &dyn Debug) {
 
 #[test]
 fn no_handle_prints_what_rows_hold() {
-    let dir = tempfile::tempdir().unwrap();
-    let builder = Db::builder().durability(Durability::Flushed).history(Duration::from_secs(3600));
-    let db = builder.open(dir.path()).unwrap();
+    let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+    let builder = Db::builder().durability(Durability::Buffered).history(Duration::from_secs(3600));
+    let builder = builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+    let db = builder.open("/db").unwrap();
     let (table, people) = (db.table("orders").unwrap(), db.entities("people").unwrap());
     let partition = table.partition("p");
     for i in 0..100u32 {
         table.insert("p", i.to_be_bytes(), SECRET).unwrap();
         people.insert(Entity::new("p", format!("{i:02}")).with("word", SECRET)).unwrap();
     }
-    assert_eq!(format!("{db:?}"), format!("Db({})", dir.path().display()));
+    assert_eq!(format!("{db:?}"), "Db(/db)");
     let batch = partition.batch().insert("new", SECRET);
     assert_eq!(format!("{batch:?}"), "Batch(table 1, 1 operations, 14 bytes)");
     let mut tx = partition.begin().unwrap();
@@ -205,6 +210,8 @@ fn no_handle_prints_what_rows_hold() {
     ingest.add("p", "x", SECRET).unwrap();
     let ticket = partition.batch().insert("y", SECRET).commit_async();
     let snapshot = db.snapshot().unwrap();
+    table.insert("p", "z", SECRET).unwrap();
+    table.insert("p", "large", SECRET.repeat(2000)).unwrap(); // One piece, which a memtable has.
     let handles: [&dyn Debug; 15] = [
         &db, &snapshot, &table, &partition, &batch, &tx, &scan, &back, &cursor, &row, &people,
         &found, &past, &ingest, &ticket,
