@@ -320,7 +320,7 @@ fn damage_is_never_a_wrong_answer() {
     sweep.end(
         "damage",
         most_of(wanted),
-        wanted,
+        most_of(wanted) / 5,
         &[
             (Class::Bits, part(40).saturating_sub(1000)),
             (Class::Sectors, 500),

@@ -318,9 +318,17 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
         }
         Trouble::FailedSync => {
             world.begin(&trouble);
+            let before = world.failed_syncs();
             world.fail_log();
-            // What is in doubt by then is so for good, and there must not be too much of it.
-            sleep(rest(1_000)).await;
+            let failed = timeout(rest(3_000), async {
+                while world.failed_syncs() == before {
+                    sleep(Duration::from_millis(10)).await;
+                }
+            });
+            if failed.await.is_ok() {
+                // What is in doubt by then is so for good, and there must not be too much of it.
+                sleep(rest(500)).await;
+            }
             world.kill(rest(2) == Duration::from_millis(1));
             world.boot(&world.accounts());
             world.end();

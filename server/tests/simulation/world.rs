@@ -96,7 +96,14 @@ struct State {
     accounts: String,
     boots: u64,
     rotations: u64,
+    /// In the lives before this one.
     failed_syncs: u64,
+}
+
+/// How many syncs have failed in the life that `faults` is of.
+fn failed_syncs(faults: &FaultFs) -> u64 {
+    let failed = faults.injected_counts().into_iter();
+    failed.filter(|((call, _), _)| *call == Call::Sync).map(|(_, times)| times).sum()
 }
 
 impl World {
@@ -170,6 +177,7 @@ impl World {
         let mut state = self.state.lock();
         served.clone_into(&mut state.accounts);
         state.boots += 1;
+        state.failed_syncs += failed_syncs(&state.faults);
         state.faults = FaultFs::new(Arc::new(state.disk.process()));
         let builder = Db::builder().options(self.options.clone());
         let builder =
@@ -240,9 +248,6 @@ impl World {
         let mut state = self.state.lock();
         state.tasks.drain(..).for_each(|task| task.abort());
         state.wires.drain(..).for_each(|wire| wire.cut());
-        let failed = state.faults.injected_counts().into_iter();
-        let failed = failed.filter(|((call, _), _)| *call == Call::Sync);
-        state.failed_syncs += failed.map(|(_, times)| times).sum::<u64>();
         match power {
             true => state.disk = state.disk.lose_power(rng.next_u64()),
             false => state.disk.kill(),
@@ -296,9 +301,10 @@ impl World {
         self.state.lock().faults.add(Rule::fail(Call::Sync).named("*.wal"));
     }
 
-    /// How many syncs have failed in lives that were ended by a kill.
+    /// How many syncs have failed so far.
     pub(crate) fn failed_syncs(&self) -> u64 {
-        self.state.lock().failed_syncs
+        let state = self.state.lock();
+        state.failed_syncs + failed_syncs(&state.faults)
     }
 
     /// Serves with another first key from now on; none comes back.
