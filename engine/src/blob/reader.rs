@@ -176,7 +176,7 @@ impl BlobFile {
         Ok(stored)
     }
 
-    /// Whether the head of a value is where `link` says, and says the same; the value is not read.
+    /// Proves that the head of the value that `link` stands for lies there; the value is not read.
     pub(crate) fn check_head(&self, link: &Link) -> Result<()> {
         self.check_bounds(link)?;
         match self.bytes(link.offset, HEAD_LEN)? == link.head() {

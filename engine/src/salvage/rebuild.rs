@@ -260,13 +260,18 @@ impl Salvage {
             );
         }
         if self.survey.state.is_none() {
-            let why: Vec<String> = self.survey.damage.iter().map(Error::to_string).collect();
-            let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+            let named = self.survey.damage.iter().filter_map(|error| error.place()?.0.file_name());
+            let named: BTreeSet<_> = named.map(|name| name.to_string_lossy()).collect();
+            let which = match named.is_empty() {
+                true => String::new(),
+                false => format!(" (missing or damaged: {})", Vec::from_iter(named).join(", ")),
+            };
             unknown.push(format!(
-                "the manifest is lost{why}: a table file that is missing as a whole is not noticed; one \
-                 that had been merged into others and not yet deleted is taken for current, so that rows \
-                 that were deleted or expired since may be back; ranges that were deleted and not yet \
-                 merged away are back where neither the log nor what is left of the manifest tells of them"
+                "the manifest is lost{which}: a table file that is missing as a whole is not noticed; \
+                 one that had been merged into others and not yet deleted is taken for current, so that \
+                 rows that were deleted or expired since may be back; ranges that were deleted and not \
+                 yet merged away are back where neither the log nor what is left of the manifest tells \
+                 of them"
             ));
         }
         if self.log.begins_late {

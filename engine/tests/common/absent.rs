@@ -1,4 +1,4 @@
-//! Where no database is, of which a half may be.
+//! Whether there is no database, rather than half of one.
 
 use tabulith::{Error, Kind};
 
