@@ -189,6 +189,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     // Some families make none, and neither do the first few workloads.
     let copies_min = if only.is_none() { wanted.saturating_sub(100_000) / 300 } else { 0 };
     let is_full = only.is_none() && wanted >= STATES;
+    assert!(all.is_used_in_every_way(), "{all}");
     let after_three: u64 = all.by_depth[2..].iter().sum();
     assert!(!is_full || all.deepest() >= 3, "no crash within a crash within a crash: {all}");
     // Four of a round, which is 300,000 states about.
@@ -200,7 +201,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
             count("nested", all.nested, wanted / 20),
             count("after-three", after_three, if is_full { wanted / 200 } else { 0 }),
             count("kills", all.kills, wanted / 50),
-            count("used", all.used, wanted / 100),
+            count("used", all.used(), wanted / 100),
             count("peeks", all.peeks.into(), wanted / 50),
             count("copies", all.copies.into(), copies_min),
             count("long-logs", all.long_logs, long_logs_min),
@@ -241,7 +242,7 @@ fn sequences_of_three_steps_survive() {
             let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
             let depth =
                 Depth { states: 4, one_used_in: 64, one_nested_in: 4096, levels: 1, ..job.depth() };
-            let mut explorer = Explorer::new(&run, &depth).watched(watch);
+            let mut explorer = Explorer::new(&run, &depth).watched(watch).salted(number);
             let effects = run.trace.len() + 1;
             let points = effects.min(asked as usize);
             let from = (number * 7 + first) as usize % effects;
@@ -262,6 +263,7 @@ fn sequences_of_three_steps_survive() {
     });
     let (runs, points, all) = found.into_inner().expect("no worker panicked");
     eprintln!("{runs} of {TRIPLES} sequences of three steps, cut at {points} places: {all}");
+    assert!(all.is_used_in_every_way(), "{all}");
     counts::tell(
         "sequences",
         &[
@@ -291,7 +293,7 @@ fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
         all += explorer.tally();
     }
     eprintln!("{LIVES} short lives: {all}");
-    assert!(all.opened > LIVES * 3 && all.used > LIVES / 4, "{all}");
+    assert!(all.opened > LIVES * 3 && all.used() > LIVES / 4, "{all}");
 }
 
 /// Kinds of steps that there are.

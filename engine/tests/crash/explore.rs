@@ -14,6 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::{Effect, Profile, SimFs};
+use tabulith_testkit::seed::Rng;
 use tabulith_testkit::watch::Watch;
 
 /// Of so many kills between the write of an edit of the manifest and its sync one is opened again
@@ -27,6 +28,9 @@ const ONE_PEEKED_AT_IN: u64 = 16;
 /// that.
 const ONE_COPY_LOOKED_AT_IN: u64 = 16;
 const EFFECTS_AFTER_A_COPY: usize = 2;
+
+/// What a state that is used goes through in the middle of its writes: one of these.
+const MIDDLES: [Op; 4] = [Op::Flush, Op::Compact, Op::Idle, Op::Drop(0)];
 
 /// How many crashes, one within the other, are counted apart.
 pub(crate) const DEPTHS: usize = 4;
@@ -58,8 +62,8 @@ pub(crate) struct Tally {
     pub(crate) opened: u64,
     pub(crate) nested: u64,
     pub(crate) kills: u64,
-    /// Opened states that went on working, and were cut once more.
-    pub(crate) used: u64,
+    /// Opened states that went on working, and were cut once more, by the one of [`MIDDLES`].
+    pub(crate) used: [u64; MIDDLES.len()],
     /// States that were opened for reading only before.
     pub(crate) peeks: u32,
     /// Copies that were looked for in a state, and those of them that were there.
@@ -74,6 +78,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// Opened states that went on working.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.iter().sum()
+    }
+
+    /// Whether each of [`MIDDLES`] has had its share, where there were enough to tell.
+    pub(crate) fn is_used_in_every_way(&self) -> bool {
+        let fair = self.used() / MIDDLES.len() as u64;
+        self.used.iter().all(|used| *used >= fair / 2)
+    }
+
     /// The most crashes that came one within the other.
     pub(crate) fn deepest(&self) -> u64 {
         self.by_depth.iter().rposition(|states| *states > 0).map_or(0, |last| last as u64 + 1)
@@ -87,7 +102,7 @@ impl AddAssign for Tally {
         self.opened += other.opened;
         self.nested += other.nested;
         self.kills += other.kills;
-        self.used += other.used;
+        self.used.iter_mut().zip(other.used).for_each(|(own, other)| *own += other);
         self.peeks += other.peeks;
         self.copies += other.copies;
         self.copies_there += other.copies_there;
@@ -103,7 +118,7 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
-             later crash; by crashes one within the other {:?}), {} used and cut again, {} opened \
+             later crash; by crashes one within the other {:?}), {:?} used and cut again, {} opened \
              for reading only before, {} copies looked for, {} there, {} flushes of long logs, {} \
              moments of the past shown",
             self.crash_points,
@@ -150,18 +165,26 @@ pub(crate) struct Explorer<'a> {
     has_copy: HashMap<(u128, usize), bool>,
     /// Who looks that it gets on, if anybody does.
     watch: Option<&'a Watch>,
+    /// Tells apart what equal states of different runs go through.
+    salt: u64,
 }
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
         let tally = Tally { long_logs: run.long_logs, ..Tally::default() };
         let (opened, has_copy) = (HashMap::new(), HashMap::new());
-        Explorer { depth, run, level: 0, tally, opened, has_copy, watch: None }
+        Explorer { depth, run, level: 0, tally, opened, has_copy, watch: None, salt: 0 }
     }
 
     /// The same under a watch.
     pub(crate) fn watched(self, watch: &'a Watch) -> Explorer<'a> {
         Explorer { watch: Some(watch), ..self }
+    }
+
+    /// The same, where states of this run that others have too go through something else than
+    /// there.
+    pub(crate) fn salted(self, salt: u64) -> Explorer<'a> {
+        Explorer { salt, ..self }
     }
 
     /// What was looked at so far.
@@ -214,7 +237,7 @@ impl<'a> Explorer<'a> {
         self.tally.kills += 1;
         let fs = || disk.fork();
         let of_run = (run.trace.len() as u64) << 32 | (n as u64 + 1); // Other points in other runs.
-        let chance = of_run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let chance = Rng::new(of_run).next_u64();
         let (count, most) =
             self.open(&fs, (n, chance), |need| need.kill).map_err(|e| at(n, place(), e))?;
         self.look_for_copies(&fs, n, None).map_err(|e| at(n, place(), e))?;
@@ -323,11 +346,14 @@ impl<'a> Explorer<'a> {
             outcome?;
         }
         if chance.is_multiple_of(self.depth.one_used_in) {
-            self.tally.used += 1;
-            let run = self.second(&fs(), history, (floor, past), &more_work(chance))?;
+            let mut rng = Rng::new(chance ^ self.salt); // Its own bits have chosen the state.
+            let middle = rng.below(MIDDLES.len());
+            self.tally.used[middle] += 1;
+            let work = more_work(&MIDDLES[middle]);
+            let run = self.second(&fs(), history, (floor, past), &work)?;
             let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
             let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
-            let n = (chance >> 8) as usize % (run.trace.len() + 1);
+            let n = rng.below(run.trace.len() + 1);
             let outcome = [n, run.trace.len()].iter().try_for_each(|n| inner.crash_after(*n));
             self.tally += inner.tally;
             outcome?;
@@ -382,8 +408,8 @@ fn resume(fs: &SimFs, options: &Options, history: History, floor: Need) -> Run {
     Run::new(fs, Arc::new(fs.clone()), options, history, floor)
 }
 
-/// Some of everything.
-fn more_work(chance: u64) -> Vec<Op> {
+/// Some of everything, with `middle` between.
+fn more_work(middle: &Op) -> Vec<Op> {
     let write = |table, pk, rows: &[(u8, Option<u16>)], wait| Op::Write {
         table,
         pk,
@@ -391,16 +417,10 @@ fn more_work(chance: u64) -> Vec<Op> {
         level: Durability::Synced,
         wait,
     };
-    let second = match chance >> 4 & 3 {
-        0 => Op::Flush,
-        1 => Op::Compact,
-        2 => Op::Idle,
-        _ => Op::Drop(0),
-    };
     vec![
         Op::Create(0),
         write(0, 0, &[(0, Some(50)), (1, None), (9, Some(10))], true),
-        second,
+        middle.clone(),
         write(0, 1, &[(0, Some(400))], false),
         Op::Create(2),
         write(2, 0, &[(0, Some(5))], true),

@@ -158,7 +158,7 @@ fn a_damaged_copy_of_the_metadata_is_mended_and_cut_anywhere() {
         count("cases", cases, 16),
         count("kills", all.kills, 200),
         count("states", all.opened, 500),
-        count("used", all.used, 5),
+        count("used", all.used(), 5),
     ];
     counts::tell("mended copies", &counts);
 }

@@ -58,7 +58,7 @@ fn no_crash_leaves_a_part_of_a_merge() {
                 nested_states: 12,
             };
             match Explorer::new(&run, &depth).all() {
-                Ok(tally) => assert!(tally.opened > 500 && tally.used > 20, "{tally}"),
+                Ok(tally) => assert!(tally.opened > 500 && tally.used() > 20, "{tally}"),
                 Err(violation) => panic!("{threads} threads, {profile:?}\n{violation}"),
             }
         }

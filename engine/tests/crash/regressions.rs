@@ -24,7 +24,7 @@ fn explore_to(ops: &[Op], options: &Options, how: (usize, u64, usize)) {
         let depth =
             Depth { profile, states, one_used_in: 8, one_nested_in, levels: 1, nested_states };
         match Explorer::new(&run, &depth).all() {
-            Ok(tally) => assert!(tally.opened > 100 && tally.used > 5, "{tally}"),
+            Ok(tally) => assert!(tally.opened > 100 && tally.used() > 5, "{tally}"),
             Err(violation) => panic!("{profile:?}\n{violation}"),
         }
     }
