@@ -35,6 +35,7 @@ impl Db {
     ///
     /// [`TABLE_NAME_BYTES_MAX`]: crate::limits::TABLE_NAME_BYTES_MAX
     pub fn table(&self, name: &str) -> Result<Table> {
+        check_name(name)?;
         loop {
             if let Some(table) = self.find(name)? {
                 return Ok(table);
@@ -49,11 +50,13 @@ impl Db {
         }
     }
 
-    /// The table of byte rows called `name`, if there is one. Cost: a lookup in memory.
+    /// The table called `name`, if there is one. Cost: a lookup in memory. One of entities is found
+    /// too, by the name that the catalogue has for it, and its rows as the bytes that they are: for
+    /// tools that look at all. [`Db::find_entities`] is for those who write to it.
     ///
-    /// Errors: `Invalid` for a name that [`Db::table`] refuses.
+    /// Errors: `Invalid` for a name of no byte or too many.
     pub fn find(&self, name: &str) -> Result<Option<Table>> {
-        check_name(name)?;
+        catalog::check_name(name)?;
         let found = self.find_table(name)?;
         Ok(found.map(|info| Table { db: self.clone(), info: Arc::new(info) }))
     }
@@ -75,7 +78,7 @@ impl Db {
 }
 
 /// Refuses a name under which no table of byte rows is.
-pub(super) fn check_name(name: &str) -> Result<()> {
+fn check_name(name: &str) -> Result<()> {
     catalog::check_name(name)?;
     match is_reserved(name) {
         true => Err(Error::invalid("a table of byte rows has no '/' in its name and no '$' first")),

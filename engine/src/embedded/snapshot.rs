@@ -2,7 +2,7 @@
 
 use crate::db::Db;
 use crate::embedded::cursor::Cursor;
-use crate::embedded::rows::{Partition, Table, check_name, key_pairs};
+use crate::embedded::rows::{Partition, Table, key_pairs};
 use crate::embedded::scan::{self, Scan};
 use crate::error::{Error, Result};
 use crate::ids::CommitTs;
@@ -63,10 +63,9 @@ impl Snapshot {
         self.rows.at()
     }
 
-    /// The table of byte rows that had that name then, to be read by this snapshot; dropped since
-    /// or not.
+    /// The table that had that name then, to be read by this snapshot; dropped since or not. Of
+    /// which tables: [`Db::find`](crate::Db::find).
     pub fn table(&self, name: &str) -> Option<Table> {
-        check_name(name).ok()?;
         let info = Arc::new(self.rows.table(name)?);
         Some(Table { db: self.rows.db(), info })
     }

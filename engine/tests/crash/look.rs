@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
-use tabulith::error::Kind;
+use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
@@ -37,11 +37,16 @@ pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
     Ok(world)
 }
 
+/// The table of that name, one of entities too.
+pub(crate) fn table_of(db: &Db, name: &str) -> tabulith::Result<tabulith::Table> {
+    db.find(name)?.ok_or_else(|| Error::no_table(name))
+}
+
 /// The tables without their rows.
 pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
     let tables = db.tables("", None, usize::MAX)?.into_iter();
     let table = |info: TableInfo| {
-        let table = db.table(&info.name)?;
+        let table = table_of(db, &info.name)?;
         let ttl = table.ttl().map_or(0, |ttl| ttl.as_nanos() as u64 / 100);
         let (id, created, life) = (info.id.0, info.created.0, Life::found(ttl));
         let columns = table.zone_columns();
@@ -52,7 +57,7 @@ pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
 
 fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored>, Stop> {
     let mut rows = BTreeMap::new();
-    let mut cursor = db.table(name)?.cursor::<&[u8], &[u8]>(..)?;
+    let mut cursor = table_of(db, name)?.cursor::<&[u8], &[u8]>(..)?;
     loop {
         let (place, ts, value) = match cursor.next() {
             Ok(Some(row)) => {
@@ -72,7 +77,7 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored
         };
         rows.insert(place, (ts, value?));
     }
-    let count = db.table(name)?.count()?;
+    let count = table_of(db, name)?.count()?;
     if count != rows.len() as u64 {
         return Err(Stop::Wrong(format!("{name} has {} rows and counts {count}", rows.len())));
     }

@@ -198,10 +198,10 @@ impl Run {
             Op::Ingest { table, pk, rows } => self.ingest(&name_of(*table), *pk, rows),
             Op::CompactPartition { table, pk } => {
                 let table = name_of(*table);
-                if self.db()?.find_table(&table)?.is_some() {
+                if let Some(table) = self.db()?.find(&table)? {
                     let pk = key_of('p', *pk);
                     let range = (pk.clone(), Vec::new())..=(pk, vec![0xff]);
-                    self.db()?.table(&table)?.compact(range)?;
+                    table.compact(range)?;
                     self.promise_all()?;
                 }
                 Ok(())
@@ -681,10 +681,7 @@ impl Run {
     /// Sets a time to live, 0 for none.
     fn set_ttl(&mut self, name: &str, ticks: u64) -> Result<(), Stop> {
         let db = self.db()?;
-        if db.find_table(name)?.is_none() {
-            return Ok(());
-        }
-        let table = db.table(name)?;
+        let Some(table) = db.find(name)? else { return Ok(()) };
         if table.ttl() == ttl_of(ticks) {
             return Ok(table.set_ttl(ttl_of(ticks))?);
         }
@@ -698,10 +695,7 @@ impl Run {
     /// Declares columns, or properties where the table is that of entities.
     fn declare(&mut self, name: &str, columns: u8) -> Result<(), Stop> {
         let db = self.db()?;
-        if db.find_table(name)?.is_none() {
-            return Ok(());
-        }
-        let table = db.table(name)?;
+        let Some(table) = db.find(name)? else { return Ok(()) };
         let all = match name {
             entities::CATALOG_NAME => entities::PROPERTIES,
             _ => [FIRST_BYTE, "none"],

@@ -1,6 +1,7 @@
 //! What an opened database shows, held against what it must hold, row by row: a row may be right or
 //! an error, and nothing else. Behind an error the rest is looked at all the same.
 
+use crate::look::table_of;
 use crate::model::{Place, Stored, World};
 use std::collections::BTreeMap;
 use tabulith::Scan;
@@ -100,7 +101,7 @@ pub(crate) fn read(db: &Db, expected: &World) -> Seen {
         };
         let rows: BTreeMap<&Place, &Stored> = table.shown(now).collect();
         for back in [false, true] {
-            let opened = db.table(name).and_then(|table| table.scan::<&[u8], &[u8]>(..));
+            let opened = table_of(db, name).and_then(|table| table.scan::<&[u8], &[u8]>(..));
             scan(name, opened, &rows, back, &mut seen);
         }
         get(db, name, info.id, &rows, &mut seen);

@@ -22,7 +22,9 @@ pub(crate) fn compare(store: &Store) -> Result<(), Difference> {
     let before = files(db);
     let mut sum = 0;
     for info in db.tables("", None, usize::MAX).map_err(said)? {
-        let table = db.table(&info.name).map_err(said)?;
+        let Some(table) = db.find(&info.name).map_err(said)? else {
+            return Err(format!("{} is listed and not there", info.name));
+        };
         let whole = bytes_of(&table)?;
         sum += whole;
         if store.works_by_hand() {

@@ -4,7 +4,7 @@ use crate::life::{DIR, Model, NEW, Place, START_TICKS, Written, open};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tabulith::error::Kind;
+use tabulith::error::{Error, Kind};
 use tabulith::ids::TableId;
 use tabulith::rows::Catalog;
 use tabulith::salvage::rebuild::salvage_with;
@@ -61,7 +61,8 @@ pub(crate) fn judge(
 fn read(db: &Db) -> tabulith::Result<BTreeMap<Place, (CommitTs, Vec<u8>)>> {
     let mut rows = BTreeMap::new();
     for table in db.tables("", None, usize::MAX)? {
-        for row in db.table(&table.name)?.scan::<&[u8], &[u8]>(..)? {
+        let all = db.find(&table.name)?.ok_or_else(|| Error::no_table(&table.name))?;
+        for row in all.scan::<&[u8], &[u8]>(..)? {
             let row = row?;
             let place = (table.id.0, row.partition_key.to_vec(), row.row_key.to_vec());
             rows.insert(place, (row.ts, row.value.to_vec()));
