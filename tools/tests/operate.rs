@@ -1,7 +1,12 @@
 //! The program as its operators meet it: settings and where they come from, health, seeds, copies
 //! for tests, the log, systemd, Azurite's command line, the end with requests in flight.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests"
+)]
 
 #[path = "kill/client.rs"]
 mod client;
@@ -507,7 +512,7 @@ fn a_signal_as_soon_as_it_is_ready_ends_it_in_order() {
 #[test]
 fn a_file_that_does_not_come_keeps_no_server_from_its_end() {
     let place = Place::new();
-    let accounts = place.file("accounts", &format!("devstoreaccount1:{DEVELOPMENT_KEY}"));
+    let accounts = place.file("accounts", format!("devstoreaccount1:{DEVELOPMENT_KEY}"));
     let server = place.serve_with(0, "data", &["--accounts-file", &accounts]);
     std::fs::remove_file(&accounts).unwrap();
     assert!(Command::new("mkfifo").arg(&accounts).status().unwrap().success());

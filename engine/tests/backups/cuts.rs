@@ -70,11 +70,14 @@ fn house() -> (House, World) {
     (house, first)
 }
 
+/// How a backup is made.
+type Way = fn(&House) -> tabulith::Result<Created>;
+
 #[test]
 fn a_backup_that_is_cut_leaves_older_ones_whole_and_is_finished_by_the_next() {
     let mut cuts = 0;
     let (mut absent, mut there) = (0, 0);
-    let ways: [(Sharing, fn(&House) -> tabulith::Result<Created>); 3] = [
+    let ways: [(Sharing, Way); 3] = [
         (Sharing::Copy, |house| house.backups().create(DIR, Sharing::Copy)),
         (Sharing::Link, |house| house.backups().create(DIR, Sharing::Link)),
         (Sharing::Link, |house| house.db.backup(DEST)),
