@@ -406,13 +406,13 @@ impl Run {
 
     /// Ends durable, and with it all that came before.
     fn ingest(&mut self, table: &str, pk: u8, rows: &[(u8, u16)]) -> Result<(), Stop> {
-        if rows.is_empty() || self.db()?.find_table(table)?.is_none() {
+        let Some(found) = self.db()?.find(table)?.filter(|_| !rows.is_empty()) else {
             return Ok(());
-        }
+        };
         let (pk, number) = (key_of('p', pk), self.history.len() as u64);
         let rows = rows.iter().map(|(rk, len)| (key_of('r', *rk), value_of(number, *len)));
         let rows: Vec<_> = rows.collect();
-        let mut ingest = self.db()?.table(table)?.ingest()?;
+        let mut ingest = found.ingest()?;
         let expires = self.expires()?;
         for (rk, value) in &rows {
             match expires {
@@ -671,7 +671,7 @@ impl Run {
             return Ok(());
         }
         let change = Change::Drop { table: table.to_owned() };
-        match db.drop_table(table) {
+        match Catalog::drop_table(db, table) {
             Ok(true) => self.changed(self.db()?.visible().0, change),
             Ok(false) => self.settle_shown(),
             Err(error) => self.failed(error, change),
