@@ -56,7 +56,7 @@ fn a_second_process_is_refused_and_the_first_goes_on() {
     let mut client = table(&server);
     let second = place.run(&["serve", "--port", "0", "--data-dir", "data"]);
     assert_eq!(second.code, 5, "{}", second.err);
-    assert!(second.err.contains("another process"), "{}", second.err);
+    assert!(second.err.contains("data is open already"), "{}", second.err);
     let salvage = place.run(&["salvage", "data", "new"]);
     assert_eq!(salvage.code, 5, "{}", salvage.err);
     assert_eq!(client.insert("rows", &entity(1, 100)).unwrap().status, 201);
