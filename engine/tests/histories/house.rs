@@ -32,6 +32,15 @@ pub(crate) struct House {
 /// that is dead gives up so much sooner.
 const HASTE: u32 = 100;
 
+/// Histories of a run whose least number of failures says something: there is one in every second,
+/// by chance.
+const HISTORIES_TELLING: u64 = 25;
+
+/// How many failures of the log a run must have met.
+pub(crate) fn failures_min(histories: u64) -> u64 {
+    if histories < HISTORIES_TELLING { 0 } else { histories / 4 }
+}
+
 /// A wall clock that only the test turns, so that commits share their ticks, beside a steady one,
 /// by which threads wait.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Transactions over one partition that append to lists and read them: strictly serializable, also
 //! where the log fails under them.
 
-use crate::house::{Ending, House, Watch};
+use crate::house::{Ending, House, Watch, failures_min};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::Partition;
 use tabulith::error::Kind;
@@ -56,7 +56,7 @@ fn transactions_are_strictly_serializable_across_kills_and_power_losses() {
         count("committed", committed, n / 4),
         count("aborted", aborted, n / 100),
         count("unknown", unknown, histories / 4),
-        count("failures", failures, histories / 4),
+        count("failures", failures, failures_min(histories)),
         count("elements", all.elements, n / 8),
         count("edges", all.edges, n),
     ];

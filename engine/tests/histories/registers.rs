@@ -1,7 +1,7 @@
 //! Entities as registers under ETags: single changes, batches, pages, tables dropped and made
 //! again, and a log that fails amid that.
 
-use crate::house::{Ending, House, Watch};
+use crate::house::{Ending, House, Watch, failures_min};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::ids::CommitTs;
@@ -63,7 +63,7 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
         count("calls", checked.calls, ops),
         count("keys", checked.keys, histories * u64::from(KEYS)),
         count("crashes", losses, histories),
-        count("failures", failures, histories / 4),
+        count("failures", failures, failures_min(histories)),
         count("unanswered", checked.unknown, histories / 3),
         count("pages", seen.pages, histories * 20),
         count("batches", seen.batches, histories * 2),
