@@ -3,7 +3,6 @@
 use crate::blob::format::BlobMeta;
 use crate::blob::sink::{LentFolder, Sink};
 use crate::error::Result;
-use crate::expiry;
 use crate::ids::FileNo;
 use crate::options::Options;
 use crate::salvage::table::Version;
@@ -56,10 +55,10 @@ impl<'a> Output<'a> {
             Some(builder) => builder,
             none => none.insert(self.shelf.create_table_file((self.next_file)(), &self.options)?),
         };
-        let given = expiry::given(*kind, value);
-        let stored = self.sink.place(key, *kind, value)?;
         self.versions += 1;
-        builder.add_placed(key, *prefix_len, *ts, stored, given)
+        builder.add_stored(key, *prefix_len, *ts, (*kind, value), || {
+            self.sink.place(key, *kind, value)
+        })
     }
 
     /// The files, which are durable but for their names.
