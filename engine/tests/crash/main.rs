@@ -26,6 +26,8 @@ mod kept;
 mod finished;
 mod doubts;
 mod run;
+mod changes;
+mod steps;
 mod explore;
 mod saved;
 mod enumeration;
