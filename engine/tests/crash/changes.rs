@@ -1,11 +1,13 @@
-//! What steps change: rows, entities and the catalogue, and what the history makes of each.
+//! What steps change: rows, entities, settings and the catalogue, and what the history makes of
+//! each.
 
 use crate::entities::{self, Group};
 use crate::look::FIRST_BYTE;
 use crate::model::{Change, NEVER, World};
 use crate::opening::track_rows;
-use crate::ops::{Verb, key_of, ttl_of, value_of};
+use crate::ops::{Owner, Verb, key_of, ttl_of, value_of};
 use crate::run::Run;
+use crate::settings;
 use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -261,6 +263,47 @@ impl Run {
         self.settle_shown()?;
         let count = self.history.count_at(self.db()?.visible().0);
         self.promise(self.history.promised(count));
+        Ok(())
+    }
+
+    /// Sets a setting, or takes it back. The first one makes their table.
+    pub(crate) fn set_setting(
+        &mut self,
+        owner: Owner,
+        name: u8,
+        bytes: Option<u16>,
+    ) -> Result<(), Stop> {
+        let db = self.db()?;
+        let Some(number) = settings::number_of(db, owner)? else { return Ok(()) };
+        let value = bytes.map(|bytes| value_of(self.history.len() as u64, bytes));
+        let table = settings::CATALOG_NAME.to_owned();
+        let is_there = db.find_table(&table)?.is_some();
+        let outcome = settings::set(db, owner, name, value.as_deref());
+        if !is_there {
+            let Some(made) = db.find_table(&table)? else {
+                return match outcome {
+                    Err(Stop::Refused(error)) => {
+                        self.failed(error, Change::Create { table, id: 0 })
+                    }
+                    outcome => Err(Stop::Wrong(format!("{outcome:?}, and no table of settings"))),
+                };
+            };
+            let create = Change::Create { table: table.clone(), id: made.id.0 };
+            self.changed(made.created.0, create)?;
+        }
+        let (pk, rk) = settings::place(number, name);
+        let changes = value.is_some() || self.row_keys(&table, &pk)?.contains(&rk);
+        let change = Change::Rows { table, pk, rows: vec![(rk, value)], expires: NEVER };
+        if let Err(stop) = outcome {
+            self.doubts.add(&self.history, change);
+            return Err(stop);
+        }
+        let visible = self.db()?.visible().0;
+        if changes {
+            self.history.push(visible, self.options.durability, change)?;
+        }
+        self.settle_shown()?;
+        self.promise(self.history.promised(self.history.count_at(visible)));
         Ok(())
     }
 

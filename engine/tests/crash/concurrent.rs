@@ -109,6 +109,7 @@ fn finished(trace: Trace, history: History, options: Options) -> Finished {
         long_logs: 0,
         kept: Kept::since(Promise::NONE),
         moments: 0,
+        quiet_moments: 0,
     }
 }
 

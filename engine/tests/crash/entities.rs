@@ -27,7 +27,9 @@ use tabulith_testkit::seed::Rng;
 
 /// The table of entities, which is one of the account for embedded use.
 const TABLE: &str = "people";
-/// Its name in the catalogue.
+/// That account.
+pub(crate) const ACCOUNT: &str = "devstoreaccount1";
+/// The table's name in the catalogue.
 pub(crate) const CATALOG_NAME: &str = "devstoreaccount1/people";
 
 /// Which commit wrote an entity, or what merged it.
@@ -43,6 +45,18 @@ impl From<TableError> for Stop {
             other => Stop::Wrong(format!("entities: {other}")),
         }
     }
+}
+
+/// The tables of entities of a database.
+pub(crate) fn store(db: &Db) -> TableStore<Db> {
+    TableStore::new(Arc::new(db.clone()))
+}
+
+/// The account and its table, as names.
+pub(crate) fn names() -> Result<(AccountName, TableName), Stop> {
+    let account = AccountName::parse(ACCOUNT).map_err(|error| error.to_string())?;
+    let table = TableName::parse(TABLE).map_err(|error| error.to_string())?;
+    Ok((account, table))
 }
 
 /// The table as it was made, where there is none.
@@ -187,10 +201,8 @@ pub(crate) fn read(db: &Db) -> Result<BTreeMap<Place, Stored>, Stop> {
 
 /// All entities as of a moment that is kept, when there was such a table.
 pub(crate) fn read_past(db: &Db, at: CommitTs) -> Result<BTreeMap<Place, Stored>, Stop> {
-    let past = TableStore::new(Arc::new(db.clone())).as_of(at)?;
-    let (account, _) = CATALOG_NAME.split_once('/').unwrap_or_default();
-    let account = AccountName::parse(account).map_err(|error| error.to_string())?;
-    let table = TableName::parse(TABLE).map_err(|error| error.to_string())?;
+    let past = store(db).as_of(at)?;
+    let (account, table) = names()?;
     let (mut query, mut all) = (Query::default(), BTreeMap::new());
     loop {
         let page = past.query(&account, &table, &query)?;

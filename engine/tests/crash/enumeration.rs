@@ -297,7 +297,7 @@ fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
 }
 
 /// Kinds of steps that there are.
-const KINDS: usize = 33;
+const KINDS: usize = 35;
 
 /// No feature is left out of the long lists.
 #[test]
@@ -326,14 +326,16 @@ fn lists_that_count_have_long_logs() {
 /// What must be shown of the past becomes more and less again, under which crashes come.
 #[test]
 fn lists_that_change_options_change_what_must_be_kept() {
-    let (mut changes, mut moments) = (0, 0);
+    let (mut changes, mut moments, mut quiet) = (0, 0, 0);
     for number in 0..40 {
         let job = Job { name: Name(Family::Changing, number), profile: Profile::Ordered };
         let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
         changes += run.kept.changes();
         moments += run.moments;
+        quiet += run.quiet_moments;
     }
     assert!(changes > 40 && moments > 40, "{changes} changes, {moments} moments shown");
+    assert!(quiet > 10, "{quiet} of them are of no commit");
 }
 
 /// Runs one crash point, every state of it; by default one that tells whether runs repeat.

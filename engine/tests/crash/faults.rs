@@ -4,7 +4,7 @@
 use crate::kinds::{KINDS, Turn};
 use crate::look::LONG_HISTORY;
 use crate::model::{History, Need};
-use crate::ops::Op;
+use crate::ops::{Op, Owner};
 use crate::run::Run;
 use crate::stop::Stop;
 use crate::workload::{self, Family, Name, small};
@@ -212,6 +212,8 @@ fn more_work() -> Vec<Op> {
         transact(3, &[(3, Some(700))]),
         Op::Settle,
         Op::SetTtl { table: 0, ticks: 1 << 50 },
+        Op::Setting { owner: Owner::Account, name: 0, bytes: Some(700) },
+        Op::Setting { owner: Owner::Account, name: 0, bytes: None },
         Op::CompactPartition { table: 0, pk: 0 },
         Op::Idle,
         Op::Read,

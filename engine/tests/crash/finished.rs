@@ -29,9 +29,11 @@ pub(crate) struct Finished {
     pub(crate) copies: Vec<Made>,
     /// Flushes because the log was long.
     pub(crate) long_logs: u64,
-    /// What is promised of the past, and how many moments of it were shown.
+    /// What is promised of the past, and how many moments of it were shown, those of no commit
+    /// apart too.
     pub(crate) kept: Kept,
     pub(crate) moments: u64,
+    pub(crate) quiet_moments: u64,
 }
 
 /// An open that found what may be of several counts of commits, as where a table was made and

@@ -1,8 +1,8 @@
 //! What an open database shows: all of it now, and as it was.
 
-use crate::entities;
 use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
 use crate::stop::Stop;
+use crate::{entities, settings};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,11 @@ use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowCursor, RowStore, TableInfo};
 use tabulith::zone::{Cell, Extract, Zone, ZoneFilter, ZoneScan};
 
-/// The table of entities, among the tables that workloads use by their numbers. It is the last one.
+/// The table of entities, among the tables that workloads use by their numbers.
 pub(crate) const ENTITIES: u8 = 3;
+
+/// That of settings, which is written by steps of its own. It is the last one.
+const SETTINGS: u8 = 4;
 
 /// Longer than any run: with it every moment must be readable.
 pub(crate) const LONG_HISTORY: Duration = Duration::from_secs(3600);
@@ -30,6 +33,9 @@ pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
             entities::CATALOG_NAME => entities::read(db)?,
             _ => read_table(db, name, TableId(table.id))?,
         };
+        if name == settings::CATALOG_NAME {
+            settings::compare(db, &rows)?;
+        }
         let rows = rows.into_iter();
         let written = |(place, stored)| (place, Written { stored, expires: NEVER });
         table.rows = Arc::new(rows.map(written).collect());
@@ -191,16 +197,21 @@ pub(crate) fn read_past(
     if history.is_guessed(at) {
         return Ok(false);
     }
-    let snapshot = match db.snapshot_at(CommitTs(at)) {
-        Err(error) if error.kind() == Kind::Invalid && at < kept_from => return Ok(false),
-        Err(error) if error.kind() == Kind::Invalid => {
+    match compare_past(db, at, world) {
+        Err(Stop::Refused(error)) if error.kind() == Kind::Invalid && at < kept_from => Ok(false),
+        Err(Stop::Refused(error)) if error.kind() == Kind::Invalid => {
             let what =
                 format!("commit {at}, the {count}th, must be shown, and all from {kept_from}");
-            return Err(Stop::Wrong(format!("{what}: {error}")));
+            Err(Stop::Wrong(format!("{what}: {error}")))
         }
-        snapshot => snapshot?,
-    };
-    for number in 0..=ENTITIES {
+        compared => compared.map(|()| true),
+    }
+}
+
+/// The moment `at` of the past is shown as it was, which is `world`. `Invalid` where it is refused.
+pub(crate) fn compare_past(db: &Db, at: u64, world: &World) -> Result<(), Stop> {
+    let snapshot = db.snapshot_at(CommitTs(at))?;
+    for number in 0..=SETTINGS {
         let name = name_of(number);
         let (found, expected) = (snapshot.table(&name), world.tables.get(&name));
         let rows = match &found {
@@ -221,17 +232,23 @@ pub(crate) fn read_past(
         if !same {
             let (rows, is_there) = (rows.len(), found.is_some());
             return Err(Stop::Wrong(format!(
-                "as of commit {at}, the {count}th, table {name} has {rows} rows, is there: {is_there}"
+                "as of {at}, table {name} has {rows} rows, is there: {is_there}"
             )));
         }
     }
-    Ok(true)
+    Ok(())
+}
+
+/// Whether a table is written through the layer of entities, which has zones of theirs kept.
+pub(crate) fn is_of_entities(table: &str) -> bool {
+    [entities::CATALOG_NAME, settings::CATALOG_NAME].contains(&table)
 }
 
 /// The name of a table by its number.
 pub(crate) fn name_of(table: u8) -> String {
     match table {
         ENTITIES => entities::CATALOG_NAME.to_owned(),
+        SETTINGS => settings::CATALOG_NAME.to_owned(),
         _ => format!("t{table}"),
     }
 }

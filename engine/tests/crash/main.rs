@@ -19,6 +19,7 @@ mod ops;
 mod model;
 mod stop;
 mod entities;
+mod settings;
 mod look;
 mod opening;
 mod workload;

@@ -230,7 +230,7 @@ impl History {
         level: Durability,
         change: Change,
     ) -> Result<usize, String> {
-        let before = self.newest().max(self.taken_ts);
+        let before = self.newest();
         if ts <= before {
             return Err(format!("commit {ts} does not come after {before}"));
         }
@@ -340,9 +340,15 @@ impl History {
         }
     }
 
-    /// The timestamp of the last commit.
+    /// The timestamp that all commits to come are above: that of the last one, or of a later
+    /// moment that was shown.
     pub(crate) fn newest(&self) -> u64 {
-        self.timestamps.last().copied().unwrap_or(0)
+        self.timestamps.last().copied().unwrap_or(0).max(self.taken_ts)
+    }
+
+    /// No commit comes at `ts` or before it from here on.
+    pub(crate) fn take_up_to(&mut self, ts: u64) {
+        self.taken_ts = self.taken_ts.max(ts);
     }
 
     /// The number of commits up to `ts`.

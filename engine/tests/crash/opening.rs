@@ -1,7 +1,6 @@
 //! Opens databases on a simulated disk, where nothing works but by hand.
 
-use crate::entities::CATALOG_NAME;
-use crate::look::FirstByte;
+use crate::look::{FirstByte, is_of_entities};
 use crate::stop::Stop;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ pub(crate) fn open_with(
     let (vfs, clock) = (Arc::clone(vfs), Arc::clone(clock));
     let builder = Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand));
     let db = builder.open(DIR)?;
-    if db.tables("", None, usize::MAX)?.iter().any(|table| table.name != CATALOG_NAME) {
+    if db.tables("", None, usize::MAX)?.iter().any(|table| !is_of_entities(&table.name)) {
         track_rows(&db);
     }
     Ok(db)

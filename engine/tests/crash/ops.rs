@@ -78,6 +78,13 @@ pub(crate) enum Op {
         pk: u8,
         changes: Vec<(u8, Verb, u16)>,
     },
+    /// Sets a setting to so many bytes, or takes it back, and waits. The table of settings is made
+    /// where there is none.
+    Setting {
+        owner: Owner,
+        name: u8,
+        bytes: Option<u16>,
+    },
     /// Has the commits that nobody waits for made safe soon.
     Urge,
     /// Asks the commits that nobody waits for whether they are safe.
@@ -88,6 +95,8 @@ pub(crate) enum Op {
     WaitAll,
     /// Reads all that is visible.
     Read,
+    /// Reads the newest moment of the past, which mostly comes after the newest commit.
+    ReadQuiet,
     Create(u8),
     Drop(u8),
     /// Rows written from here on are gone after so many ticks; `None` for never.
@@ -147,6 +156,15 @@ pub(crate) enum Verb {
     Merge,
     /// There must be one.
     Delete,
+}
+
+/// Whose a setting is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Owner {
+    /// That of the table of entities.
+    Account,
+    /// The table of entities.
+    Table,
 }
 
 /// A table's time to live; 0 is none.

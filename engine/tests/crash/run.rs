@@ -3,7 +3,7 @@
 use crate::doubts::Doubts;
 use crate::finished::{Finished, Made, Unsure};
 use crate::kept::{Kept, Promise};
-use crate::look::{catalog_of, read_past, read_world};
+use crate::look::{catalog_of, compare_past, read_past, read_world};
 use crate::model::{History, Need, World};
 use crate::opening::{DIR, START_TICKS, open_with};
 use crate::stop::Stop;
@@ -16,7 +16,7 @@ use tabulith::env::clock::{Clock as _, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::options::Options;
-use tabulith::rows::CommitTicket;
+use tabulith::rows::{CommitTicket, RowStore as _};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
 
@@ -42,8 +42,9 @@ pub(crate) struct Run {
     pub(crate) doubts: Doubts,
     need: Need,
     kept: Kept,
-    /// Moments of the past that were shown.
+    /// Moments of the past that were shown, and those of them that are of no commit.
     pub(crate) moments: u64,
+    pub(crate) quiet_moments: u64,
     /// The ticks that rows written from here on last; `None` for ever.
     pub(crate) life: Option<u64>,
     /// A snapshot, and what it shows.
@@ -81,6 +82,7 @@ impl Run {
             need: floor,
             kept: Kept::since(Promise::NONE),
             moments: 0,
+            quiet_moments: 0,
             life: None,
             held: None,
             folders: 0,
@@ -126,6 +128,7 @@ impl Run {
         }
         let (unsure, copies) = (std::mem::take(&mut self.unsure), std::mem::take(&mut self.copies));
         let (long_logs, moments, kept) = (self.long_logs, self.moments, self.kept.clone());
+        let quiet_moments = self.quiet_moments;
         self.sim.kill();
         self.let_go();
         Finished {
@@ -139,6 +142,7 @@ impl Run {
             long_logs,
             kept,
             moments,
+            quiet_moments,
         }
     }
 
@@ -275,6 +279,26 @@ impl Run {
         }
         self.promise(self.history.promised(count));
         self.look_back(count)
+    }
+
+    /// Reads the newest moment of the past. It is mostly one after the newest commit, by less than a
+    /// start goes on from that: no commit comes at it or before it from here on.
+    pub(crate) fn read_quiet(&mut self) -> Result<(), Stop> {
+        self.settle_shown()?;
+        let (from, end) = self.db()?.moments_kept();
+        // Where none is kept a merge that began now gave up all before. What failed may come yet.
+        if from >= end || !self.doubts.is_empty() {
+            return Ok(());
+        }
+        let at = end.0 - 1;
+        let (newest, world) = self.history.after(self.history.count_at(at));
+        compare_past(self.db()?, at, world)?;
+        self.moments += 1;
+        self.quiet_moments += u64::from(at > newest);
+        self.history.take_up_to(at);
+        let need = self.history.promised(self.history.count_at(at));
+        self.promise(Need { told_ts: at, ..need });
+        Ok(())
     }
 
     /// Takes up the failed changes that the database shows all the same.

@@ -44,6 +44,7 @@ impl Run {
                 self.transact(&name_of(*table), *pk, *read, rows)
             }
             Op::Entities { pk, changes } => self.change_entities(*pk, changes),
+            Op::Setting { owner, name, bytes } => self.set_setting(*owner, *name, *bytes),
             Op::Urge => {
                 self.tickets.iter().for_each(|ticket| ticket.urge());
                 Ok(())
@@ -70,6 +71,7 @@ impl Run {
             }
             Op::WaitAll => self.wait_all(),
             Op::Read => self.read(),
+            Op::ReadQuiet => self.read_quiet(),
             Op::Create(table) => self.create(&name_of(*table)),
             Op::Fill { table, pk, level, wait } => {
                 let rows: Vec<_> = (0..70).map(|rk| (rk, Some(1))).collect();

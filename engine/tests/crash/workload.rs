@@ -2,7 +2,8 @@
 //! that a name replays them.
 
 use crate::look::{ENTITIES, LONG_HISTORY};
-use crate::ops::{Op, Verb};
+use crate::ops::{Op, Owner, Verb};
+use crate::settings;
 use std::fmt;
 use std::time::Duration;
 use tabulith::Codec;
@@ -384,7 +385,7 @@ fn changing(rng: &mut Rng) -> Vec<Op> {
     use Durability::{Buffered, Flushed, Synced};
     let mut ops = vec![Op::Create(0)];
     while ops.len() < 20 {
-        ops.push(match rng.below(24) {
+        let op = match rng.below(24) {
             0..9 => {
                 let value = |rng: &mut Rng| if rng.chance(20) { 1500 } else { 60 };
                 let rows = (0..4).filter(|_| rng.chance(50)).collect::<Vec<_>>().into_iter();
@@ -396,13 +397,18 @@ fn changing(rng: &mut Rng) -> Vec<Op> {
             13 | 14 => Op::Flush,
             15 => Op::Compact,
             16 => rng.pick(&[Op::Settle, Op::Idle]).clone(),
-            17 | 18 => Op::Read,
+            17 => Op::Read,
+            18 => Op::ReadQuiet,
             19 => rng.pick(&[Op::Kill, Op::Reopen]).clone(),
             20 => rng.pick(&[Op::Drop(0), Op::Checkpoint]).clone(),
             21 => Op::Create(0),
             22 => random_erase(rng, 0, &[Synced]),
             _ => Op::SetTtl { table: 0, ticks: if rng.chance(60) { random_ticks(rng) } else { 0 } },
-        });
+        };
+        // Time goes back to before a moment that was shown.
+        let goes_back = matches!(op, Op::ReadQuiet) && rng.chance(50);
+        ops.push(op);
+        ops.extend(goes_back.then_some(Op::ClockBack));
     }
     ops
 }
@@ -422,7 +428,7 @@ fn random_alter(rng: &mut Rng) -> Op {
 fn groups(rng: &mut Rng) -> Vec<Op> {
     let mut ops = Vec::new();
     while ops.len() < 20 {
-        ops.push(match rng.below(21) {
+        ops.push(match rng.below(23) {
             0..13 => random_entities(rng, &[Durability::Synced, Durability::Flushed]),
             13..15 => Op::Flush,
             15 => rng.pick(&[Op::Compact, Op::Settle, Op::Idle]).clone(),
@@ -430,6 +436,7 @@ fn groups(rng: &mut Rng) -> Vec<Op> {
             17 => rng.pick(&[Op::Checkpoint, Op::Export, Op::Hold]).clone(),
             18 => rng.pick(&[Op::Read, Op::Peek]).clone(),
             19 => Op::Declare { table: ENTITIES, columns: rng.below(4) as u8 },
+            20 | 21 => random_setting(rng),
             _ => Op::Life(rng.chance(50).then(|| random_ticks(rng))),
         });
     }
@@ -440,7 +447,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     let mut ops = vec![Op::Create(0)];
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
-        ops.push(match rng.below(134) {
+        ops.push(match rng.below(140) {
             0..32 => random_write(rng, table, levels),
             32..36 => random_transact(rng, table),
             36 => Op::Urge,
@@ -470,11 +477,21 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             115..119 => Op::Hold,
             119..122 => Op::Export,
             122..134 => random_entities(rng, levels),
+            134..138 => random_setting(rng),
+            138 | 139 => Op::ReadQuiet,
             _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
             _ => random_ingest(rng, table),
         });
     }
     ops
+}
+
+fn random_setting(rng: &mut Rng) -> Op {
+    Op::Setting {
+        owner: *rng.pick(&[Owner::Account, Owner::Table]),
+        name: rng.below(settings::NAMES.into()) as u8,
+        bytes: rng.chance(75).then(|| rng.between(0, 1500) as u16),
+    }
 }
 
 /// Some steps, about until the start after a crash, or longer than everything.
