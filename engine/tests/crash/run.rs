@@ -281,8 +281,8 @@ impl Run {
         self.look_back(count)
     }
 
-    /// Reads the newest moment of the past. It is mostly one after the newest commit, by less than a
-    /// start goes on from that: no commit comes at it or before it from here on.
+    /// Reads the newest moment of the past. It is mostly one after the newest commit, by less than
+    /// a start goes on from that: no commit comes at it or before it from here on.
     pub(crate) fn read_quiet(&mut self) -> Result<(), Stop> {
         self.settle_shown()?;
         let (from, end) = self.db()?.moments_kept();
