@@ -21,10 +21,11 @@ pub(crate) const NAMES: u8 = 3;
 /// Sets a setting, or takes it back, and returns once that is durable.
 pub(crate) fn set(db: &Db, owner: Owner, name: u8, value: Option<&[u8]>) -> Result<(), Stop> {
     let ((account, table), store, name) = (entities::names()?, entities::store(db), name_of(name));
-    Ok(match owner {
+    match owner {
         Owner::Account => store.set_account_setting(&account, &name, value)?,
         Owner::Table => store.set_table_setting(&account, &table, &name, value)?,
-    })
+    }
+    Ok(())
 }
 
 /// Where the setting of the owner with that number is: under that of the catalogue for an account.
