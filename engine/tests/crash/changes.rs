@@ -213,10 +213,7 @@ impl Run {
                 return Err(error.into());
             }
         }
-        self.settle_shown()?;
-        let count = self.history.count_at(self.db()?.visible().0);
-        self.promise(self.history.promised(count));
-        Ok(())
+        self.promise_up_to(self.db()?.visible().0)
     }
 
     /// Changes entities, all of those that are named or none.
@@ -260,10 +257,7 @@ impl Run {
             }
             (Err(stop), None) => return Err(stop),
         }
-        self.settle_shown()?;
-        let count = self.history.count_at(self.db()?.visible().0);
-        self.promise(self.history.promised(count));
-        Ok(())
+        self.promise_up_to(self.db()?.visible().0)
     }
 
     /// Sets a setting, or takes it back. The first one makes their table.
@@ -302,9 +296,7 @@ impl Run {
         if changes {
             self.history.push(visible, self.options.durability, change)?;
         }
-        self.settle_shown()?;
-        self.promise(self.history.promised(self.history.count_at(visible)));
-        Ok(())
+        self.promise_up_to(visible)
     }
 
     pub(crate) fn create(&mut self, table: &str) -> Result<(), Stop> {

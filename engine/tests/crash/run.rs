@@ -199,6 +199,13 @@ impl Run {
         }
     }
 
+    /// Commits up to `ts` are safe, each as far as it asked for.
+    pub(crate) fn promise_up_to(&mut self, ts: u64) -> Result<(), Stop> {
+        self.settle_shown()?;
+        self.promise(self.history.promised(self.history.count_at(ts)));
+        Ok(())
+    }
+
     /// Everything so far survives all crashes.
     pub(crate) fn promise_all(&mut self) -> Result<(), Stop> {
         self.settle_shown()?;
@@ -221,8 +228,7 @@ impl Run {
         while let Some(ticket) = self.tickets.pop() {
             let ts = ticket.ts().0;
             ticket.wait()?;
-            self.settle_shown()?;
-            self.promise(self.history.promised(self.history.count_at(ts)));
+            self.promise_up_to(ts)?;
         }
         Ok(())
     }
@@ -235,8 +241,7 @@ impl Run {
             return Err(Stop::Wrong(format!("commit {} is done before others", early.ts())));
         }
         for ticket in self.tickets.drain(..done).collect::<Vec<_>>() {
-            self.settle_shown()?;
-            self.promise(self.history.promised(self.history.count_at(ticket.ts().0)));
+            self.promise_up_to(ticket.ts().0)?;
         }
         Ok(())
     }
@@ -291,13 +296,13 @@ impl Run {
             return Ok(());
         }
         let at = end.0 - 1;
-        let (newest, world) = self.history.after(self.history.count_at(at));
+        let count = self.history.count_at(at);
+        let (newest, world) = self.history.after(count);
         compare_past(self.db()?, at, world)?;
         self.moments += 1;
         self.quiet_moments += u64::from(at > newest);
         self.history.take_up_to(at);
-        let need = self.history.promised(self.history.count_at(at));
-        self.promise(Need { told_ts: at, ..need });
+        self.promise(Need { told_ts: at, ..self.history.promised(count) });
         Ok(())
     }
 
