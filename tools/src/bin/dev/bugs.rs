@@ -95,7 +95,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B07", "names a table file before its bytes are synced", T3, STATES, STATE),
     bug("B07b", "names a blob file before its bytes are synced", T3, STATES, STATE),
     bug("B08", "names files before their names are synced", T3, STATES, STATE),
-    bug("B09", "uses a segment before its length is synced", T3, STATES, STATE),
+    bug("B09", "uses a segment before its length is synced", T3, SEGMENTS, STATE),
     bug("B09b", "writes into a block of the log that a sync covers", T3, STATES, STATE),
     bug("B10", "gives up the old log before a restart is recorded", T3, STATES, STATE),
     bug("B11", "gives up the log when a memtable is full", T3, MEMTABLES, STATE),
