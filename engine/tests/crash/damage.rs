@@ -29,6 +29,8 @@ const OPENS: u64 = 180_000;
 /// Percent of these that meet two damages.
 const PAIRS_PERCENT: u64 = 3;
 const OPENS_VARIABLE: &str = "TABULITH_DAMAGE";
+/// Has the tests keep to one of [`CONFIGS`].
+const CONFIG_VARIABLE: &str = "TABULITH_DAMAGE_CONFIG";
 const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash damage";
 /// Alarms that are shown.
 const ALARMS_MAX: usize = 10;
@@ -154,7 +156,7 @@ impl Sweep {
         let alarms = self.alarms.into_inner().expect("no panic while it was held");
         assert!(all.wrong.is_empty(), "{all}\n{}", alarms.join("\n"));
         for (class, floor) in floors {
-            for config in CONFIGS {
+            for config in configs() {
                 let counts = counts.get(&(config, *class)).cloned().unwrap_or_default();
                 assert!(counts.opens() >= *floor, "{config}, {class:?}: {counts}");
             }
@@ -298,7 +300,16 @@ fn corpora() -> Vec<(Corpus, Map)> {
         );
         (corpus, map)
     };
-    CONFIGS.into_iter().map(corpus).collect()
+    configs().into_iter().map(corpus).collect()
+}
+
+/// The configurations that are swept.
+fn configs() -> Vec<&'static str> {
+    let only = std::env::var(CONFIG_VARIABLE).ok();
+    let is_asked = |config: &&str| only.as_ref().is_none_or(|only| only == config);
+    let configs: Vec<_> = CONFIGS.into_iter().filter(is_asked).collect();
+    assert!(!configs.is_empty(), "{CONFIG_VARIABLE} is one of {CONFIGS:?}, not {only:?}");
+    configs
 }
 
 #[test]
@@ -334,7 +345,7 @@ fn damage_is_never_a_wrong_answer() {
 /// Opens that there must be, where so many are wanted for each configuration: damages are taken in
 /// steps, which do not always come out even.
 fn most_of(wanted: u64) -> u64 {
-    wanted * CONFIGS.len() as u64 * 95 / 100
+    wanted * configs().len() as u64 * 95 / 100
 }
 
 #[test]

@@ -57,8 +57,12 @@ const CALLS: Test = engine("crash", "faults::every_call_may_fail");
 const CALL: &[&str] = &["call ", " of "];
 const READERS: Test = engine("crash", "readers::a_reader_that_met_an_error_gives_nothing_more");
 const SYNCS: Test = engine("crash", "faults::every_sync_may_fail_as_file_systems_fail_it");
+/// Which sync of which work fails, and how.
+const SYNC: &[&str] = &["sync ", ", ", ": "];
 const ROOM: Test = engine("crash", "faults::a_full_disk_refuses_writes_until_there_is_room");
 const DAMAGE: Test = engine("crash", "damage::damage_is_never_a_wrong_answer");
+/// Files that are mapped, which come last.
+const MAPPED: Test = Test { asked: Some(("TABULITH_DAMAGE_CONFIG", "mapped")), ..DAMAGE };
 const NONSENSE: Test = engine("crash", "damage::nonsense_with_a_good_checksum_is_no_panic");
 const PAUSED: Test = engine("crash", "paused::what_happens_while_work_is_held_up_changes_nothing");
 const HELD_UP: &[&str] = &["paused: "];
@@ -91,7 +95,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B03", "takes what a reused segment's file held for frames", T3, SEGMENTS, STATE),
     bug("B04", "takes zeros for unused room and goes on behind them", T3, SEGMENTS, STATE),
     bug("B05", "takes a hole in the synced log for its end", T6, DAMAGE, WRONG),
-    bug("B06", "does not ask after holes where files are mapped", T6, DAMAGE, WRONG),
+    bug("B06", "does not ask after holes where files are mapped", T6, MAPPED, WRONG),
     bug("B07", "names a table file before its bytes are synced", T3, STATES, STATE),
     bug("B07b", "names a blob file before its bytes are synced", T3, STATES, STATE),
     bug("B08", "names files before their names are synced", T3, STATES, STATE),
@@ -105,7 +109,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B15", "merges without what it cannot read", T4, CALLS, CALL),
     bug("B16", "goes on after a failed write of the log", T4, CALLS, CALL),
     bug("B17", "stumbles over what a full disk left", T4, ROOM, &["room for "]),
-    bug("B18", "syncs again after a failed sync", T4, SYNCS, &["sync ", " of "]),
+    bug("B18", "syncs again after a failed sync", T4, SYNCS, SYNC),
     bug("B19", "deletes on the word of what is only cached", T3, EDITS, STATE),
     bug("B20", "lets work under way stand in nobody's way", T2, PAUSED, HELD_UP),
     bug("B21", "ends a file between two versions of a row", T2, MODEL, ANSWER),
@@ -121,8 +125,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B31", "goes on reading without what failed", T4, READERS, &["reader ", ", call "]),
     bug("B32", "makes a new database where the roots are gone", T6, DAMAGE, WRONG),
     bug("B33", "believes a length that it reads", T6, NONSENSE, WRONG),
-    bug("B34", "forgets a failed sync before one that goes well", T4, SYNCS, &["sync ", " of "]),
-    bug("B34b", "leaves those waiting whose sync failed", T4, SYNCS, &["hangs: sync ", " of "]),
+    bug("B34", "forgets a failed sync before one that goes well", T4, SYNCS, SYNC),
+    bug("B34b", "leaves those waiting whose sync failed", T4, SYNCS, &["hangs: sync ", ", ", ": "]),
     bug(
         "B35",
         "lets two processes open one folder",
