@@ -36,7 +36,9 @@ use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
 use crate::stats::{Counter, PipelineWaits};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
+use crate::sync::{
+    Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, try_lock_yielding, weakened,
+};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::room::LogRoom;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
@@ -185,7 +187,7 @@ impl Pipeline {
     fn lock_within(&self, reach: Reach) -> Result<MutexGuard<'_, Order>> {
         match reach {
             Reach::Disk => Ok(lock_soon(&self.order)),
-            Reach::Memory => try_lock_soon(&self.order).ok_or_else(would_wait),
+            Reach::Memory => try_lock_yielding(&self.order).ok_or_else(would_wait),
         }
     }
 
@@ -212,13 +214,13 @@ impl Pipeline {
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
     /// buffer before it, and nobody is in the way. Waits for nobody.
     pub(crate) fn takes_at_once(&self) -> bool {
-        try_lock_soon(&self.order).is_some_and(|order| self.has_room(&order, 1))
+        try_lock_yielding(&self.order).is_some_and(|order| self.has_room(&order, 1))
     }
 
     /// Whether a commit of `bytes` would be taken now, and an error where none ever will be;
     /// `None` where somebody is in the way. Waits for nobody.
     pub(crate) fn would_take(&self, bytes: usize) -> Option<Result<bool>> {
-        let order = try_lock_soon(&self.order)?;
+        let order = try_lock_yielding(&self.order)?;
         Some(order.check_open().map(|()| self.has_room(&order, bytes)))
     }
 
