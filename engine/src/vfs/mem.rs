@@ -51,6 +51,27 @@ const HOLE_BYTES: u64 = 4 << 10;
 #[derive(Clone, Debug)]
 pub struct SimFs(Arc<Mutex<State>>, Option<u64>); // Of which process, if it ends with one.
 
+/// Syncs of one kind.
+#[derive(Debug, Default)]
+struct Syncs {
+    begun: u64,
+    /// The number of the one that is to fail, and how.
+    failure: Option<(u64, SyncFailure)>,
+}
+
+impl Syncs {
+    fn fail(&mut self, skip: u64, how: SyncFailure) {
+        self.failure = Some((self.begun + skip, how));
+    }
+
+    /// Counts the next one, and says how it fails if it does.
+    fn begin(&mut self) -> Option<SyncFailure> {
+        let number = self.begun;
+        self.begun += 1;
+        self.failure.filter(|(failing, _)| *failing == number).map(|(_, how)| how)
+    }
+}
+
 #[derive(Debug)]
 struct State {
     disk: Disk,
@@ -60,12 +81,8 @@ struct State {
     /// Open handles per file.
     open: BTreeMap<Ino, usize>,
     recording: Weak<Mutex<Log>>,
-    syncs: u64,
-    /// The number of the sync that is to fail, and how.
-    sync_failure: Option<(u64, SyncFailure)>,
-    /// The same of folders.
-    dir_syncs: u64,
-    dir_sync_failure: Option<(u64, SyncFailure)>,
+    syncs: Syncs, // Of files.
+    dir_syncs: Syncs,
     shut_down: bool,
     direct: bool,
 }
@@ -138,24 +155,22 @@ impl SimFs {
 
     /// How many times a file has been synced, or failed to be.
     pub fn syncs(&self) -> u64 {
-        self.0.lock().syncs
+        self.0.lock().syncs.begun
     }
 
     /// Lets the file sync that comes after `skip` more of them fail with EIO.
     pub fn fail_sync(&self, skip: u64, how: SyncFailure) {
-        let mut state = self.0.lock();
-        state.sync_failure = Some((state.syncs + skip, how));
+        self.0.lock().syncs.fail(skip, how);
     }
 
     /// How many times a folder has been synced, or failed to be.
     pub fn dir_syncs(&self) -> u64 {
-        self.0.lock().dir_syncs
+        self.0.lock().dir_syncs.begun
     }
 
     /// Lets the sync of a folder that comes after `skip` more of them fail with EIO.
     pub fn fail_sync_dir(&self, skip: u64, how: SyncFailure) {
-        let mut state = self.0.lock();
-        state.dir_sync_failure = Some((state.dir_syncs + skip, how));
+        self.0.lock().dir_syncs.fail(skip, how);
     }
 
     /// Records every effect from now on, until the trace is dropped or another one starts.
@@ -181,10 +196,8 @@ impl SimFs {
             locks: BTreeSet::new(),
             open: BTreeMap::new(),
             recording: Weak::new(),
-            syncs: 0,
-            sync_failure: None,
-            dir_syncs: 0,
-            dir_sync_failure: None,
+            syncs: Syncs::default(),
+            dir_syncs: Syncs::default(),
             shut_down: false,
             direct: true,
         };
@@ -250,30 +263,22 @@ impl State {
 
     /// Syncs a file as `sync` does, unless this sync is the one that is to fail.
     fn sync(&mut self, ino: Ino, sync: impl FnOnce(&mut Disk) -> io::Result<()>) -> io::Result<()> {
-        let number = self.syncs;
-        self.syncs += 1;
-        match self.sync_failure {
-            Some((at, how)) if at == number => {
-                self.shut_down = how == SyncFailure::ShutsDown;
-                self.disk.fail_sync(ino, how)?;
-                Err(os_error(Code::Eio))
-            }
-            _ => sync(&mut self.disk),
-        }
+        let Some(how) = self.syncs.begin() else { return sync(&mut self.disk) };
+        self.disk.fail_sync(ino, how)?;
+        self.sync_failed(how)
     }
 
     /// The same of a folder.
     fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
-        let number = self.dir_syncs;
-        self.dir_syncs += 1;
-        match self.dir_sync_failure {
-            Some((at, how)) if at == number => {
-                self.shut_down = how == SyncFailure::ShutsDown;
-                self.disk.fail_sync_dir(dir, how)?;
-                Err(os_error(Code::Eio))
-            }
-            _ => self.disk.sync_dir(dir),
-        }
+        let Some(how) = self.dir_syncs.begin() else { return self.disk.sync_dir(dir) };
+        self.disk.fail_sync_dir(dir, how)?;
+        self.sync_failed(how)
+    }
+
+    /// What whoever asked for a sync is told.
+    fn sync_failed(&mut self, how: SyncFailure) -> io::Result<()> {
+        self.shut_down = how == SyncFailure::ShutsDown;
+        Err(os_error(Code::Eio))
     }
 
     fn close(&mut self, ino: Ino) {
