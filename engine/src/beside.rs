@@ -36,7 +36,7 @@ impl Log {
     /// is gone and still named was lost: whoever reads it is told.
     pub(crate) fn between(first: &Loaded, again: &Loaded, to: CommitTs, gone: &[FileName]) -> Log {
         let same_last_ts = first.state.last_ts == again.state.last_ts;
-        if first.state.log_floor != again.state.log_floor
+        if first.state.log_floor.segment != again.state.log_floor.segment
             || first.generation != again.generation && !same_last_ts
             || gone.iter().any(|file| again.state.names().all(|named| named != *file))
         {
@@ -81,10 +81,11 @@ mod tests {
     use crate::ids::{FileNo, SegmentId};
     use crate::manifest::state::State;
     use crate::names::FileKind;
+    use crate::wal::format::LogFloor;
 
     /// A manifest of `generation`, with commits up to `last_ts` in files, and those of `past_log`.
     fn manifest(generation: u64, last_ts: u64, past_log: &[u64]) -> Loaded {
-        let (log_floor, last_ts) = (SegmentId(3), CommitTs(last_ts));
+        let (log_floor, last_ts) = (LogFloor::at(SegmentId(3)), CommitTs(last_ts));
         Loaded {
             state: State { log_floor, last_ts, ..State::empty(7) },
             generation,
@@ -108,7 +109,7 @@ mod tests {
             assert_eq!(Log::between(&first, &again, CommitTs(to), &[]), log, "{again:?}");
         }
         let mut other = manifest(1, 10, &[5, 10]);
-        other.state.log_floor = SegmentId(4);
+        other.state.log_floor = LogFloor::at(SegmentId(4));
         assert_eq!(Log::between(&first, &other, CommitTs(30), &[]), Log::Lost);
         // A file that was given up belongs to a moment that is over.
         let gone = [(FileKind::Table, FileNo(3))];

@@ -201,7 +201,7 @@ impl Db {
         let Opened { shelf, view, last_ts, history_floor, history, report, writer } = opened;
         options.history = Some(moment::span(history));
         let (set, log) = writer.unzip();
-        let log_floor = set.as_ref().map_or(SegmentId(0), |set| set.state().log_floor);
+        let log_floor = set.as_ref().map_or(SegmentId(0), |set| set.state().log_floor.segment);
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tables = recovery::load_tables(&view, last_ts)?;
         let world =

@@ -77,7 +77,7 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
         let (kind, is_live) = match kind {
             FileKind::Root(_) => (Kind::Root, true),
             FileKind::Manifest(_) => (Kind::Manifest, true),
-            FileKind::Wal => (Kind::Log, SegmentId(no.0) >= state.log_floor),
+            FileKind::Wal => (Kind::Log, SegmentId(no.0) >= state.log_floor.segment),
             FileKind::Table => (Kind::Table, levels.contains_key(&no)),
             FileKind::Blob => (Kind::Blob, state.blobs.contains_key(&no)),
             FileKind::Lock => (Kind::Lock, true),

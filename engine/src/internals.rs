@@ -38,6 +38,7 @@ use crate::table::value::Value;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::mem::SimFs;
 use crate::wal::format;
+use crate::wal::format::LogFloor;
 use crate::wal::{reader, replay};
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -70,7 +71,7 @@ pub fn read_log(segments: &[&[u8]]) -> Result<Log> {
     for (id, segment) in (first..).zip(segments) {
         disk.write(&names::file_name(FileKind::Wal, FileNo(id)), segment);
     }
-    let (vfs, dir, floor) = (disk.vfs(), Path::new(DIR), SegmentId(first));
+    let (vfs, dir, floor) = (disk.vfs(), Path::new(DIR), LogFloor::at(SegmentId(first)));
     let mut last = None;
     let replayed = replay::replay(vfs, dir, floor, &mut |first_ts, last_ts, _| {
         assert!(last < Some(first_ts) && first_ts <= last_ts, "{first_ts} after {last:?}");

@@ -14,7 +14,7 @@ use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
 use crate::error::{Error, Kind, Result};
 use crate::folder;
-use crate::ids::{CommitTs, RowKind, SegmentId};
+use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
@@ -35,6 +35,7 @@ use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Vfs;
 use crate::view::{Sealed, View};
+use crate::wal::format::LogFloor;
 use crate::wal::replay::{self, Payload, Replay};
 use crate::wal::writer::LogWriter;
 use bytes::Bytes;
@@ -206,8 +207,9 @@ fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
             Log::Lost => return Ok(None),
         }
     };
-    let sealed =
-        |(table, erased)| Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor });
+    let sealed = |(table, erased)| {
+        Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor.segment })
+    };
     let view = View {
         active: new_memtable(&shelf.pool.spare),
         erased: Arc::default(),
@@ -292,7 +294,7 @@ fn start(
         last_ts = state.last_ts; // Planted: commits of the log do not count.
     }
     state.last_ts = last_ts;
-    state.log_floor = log.current();
+    state.log_floor = LogFloor::at(log.current());
     let started = Manifest::begin(Arc::clone(&vfs), &dir, &state);
     let manifest = started.map_err(|unswitched| {
         if unswitched.is_unnamed {
@@ -351,7 +353,7 @@ pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result
 /// `seed`: for its id.
 pub(crate) fn start_copy(vfs: &Arc<dyn Vfs>, dir: &Path, state: State, seed: u64) -> Result<()> {
     let db_id = new_id(seed ^ state.db_id as u64);
-    let state = State { log_floor: SegmentId(0), db_id, ..state };
+    let state = State { log_floor: LogFloor::default(), db_id, ..state };
     Manifest::start(Arc::clone(vfs), dir, &state).map(|_| ())
 }
 
@@ -360,7 +362,7 @@ mod tests {
     use super::*;
     use crate::batch::Batch;
     use crate::budget::Budget;
-    use crate::ids::TableId;
+    use crate::ids::{SegmentId, TableId};
     use crate::vfs::mem::SimFs;
     use crate::wal::buffer::FrameBuffer;
     use crate::wal::writer::Group;
@@ -409,7 +411,7 @@ mod tests {
     fn read(groups: &[&[u64]], files: u64, end: u64) -> Result<Vec<u64>> {
         let shelf = shelf();
         log(&shelf, groups);
-        let log_floor = SegmentId(1);
+        let log_floor = LogFloor::at(SegmentId(1));
         let state = State { last_ts: CommitTs(files), log_floor, ..State::empty(1) };
         let mut found = Vec::new();
         let mut take = |commit: &LentCommit<'_>, _: &Bytes| {
@@ -446,7 +448,7 @@ mod tests {
         for wrong in [7, 1 << 62, u64::MAX - 1] {
             let shelf = shelf();
             log_that_says(&shelf, &[&[2, 3], &[5, wrong]], 6);
-            let state = State { log_floor: SegmentId(1), ..State::empty(1) };
+            let state = State { log_floor: LogFloor::at(SegmentId(1)), ..State::empty(1) };
             let mut take = |_: &LentCommit<'_>, _: &Bytes| Some(());
             let mut report = Recovery::default();
             let read = read_log(&shelf, &state, CommitTs(u64::MAX), &mut report, &mut take);

@@ -14,7 +14,7 @@ use crate::blob::reader::{BlobFile, Walked};
 use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::event::Event;
-use crate::ids::{FileNo, SegmentId};
+use crate::ids::FileNo;
 use crate::manifest::load;
 use crate::options::Options;
 use crate::sstable::format::FileMeta;
@@ -23,6 +23,7 @@ use crate::sync::Mutex;
 use crate::tree::base::Tree;
 use crate::vfs::api::{Access, File};
 use crate::vfs::os;
+use crate::wal::format::LogFloor;
 use crate::wal::replay;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -241,7 +242,7 @@ impl Pass {
             let error = found.as_ref().ok()?.damage.iter().find(|error| !is_shortage(error))?;
             error.place().map(|(file, offset)| (file.to_owned(), offset))
         };
-        if before == SegmentId(0) || place(&found).is_none() {
+        if before == LogFloor::default() || place(&found).is_none() {
             self.log_suspect = None;
             return (bytes, Ask::Nothing);
         }

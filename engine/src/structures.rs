@@ -11,7 +11,7 @@ use crate::compress::Compressor;
 use crate::cursor::{Cursor, Found};
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
-use crate::ids::{CommitTs, FileNo, RowKind, SegmentId};
+use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::iter::merge::MergeCursor;
 use crate::key::{hash, order};
 use crate::memtable::api::Memtable;
@@ -33,6 +33,7 @@ use crate::vfs::api::Vfs;
 use crate::vfs::mem::SimFs;
 use crate::vfs::os::OsVfs;
 use crate::wal::buffer::FrameBuffer;
+use crate::wal::format::LogFloor;
 use crate::wal::replay;
 use crate::wal::writer::{Group, LogWriter};
 use bytes::Bytes;
@@ -115,7 +116,7 @@ impl Log {
     /// An empty one, with segments of the default size.
     pub fn create(dir: &Path) -> Result<Log> {
         let vfs: Arc<dyn Vfs> = Arc::new(OsVfs::new());
-        let found = replay::replay(&*vfs, dir, SegmentId(0), &mut |_, _, _| Ok(()))?;
+        let found = replay::replay(&*vfs, dir, LogFloor::default(), &mut |_, _, _| Ok(()))?;
         let segment_bytes = Options::default().advanced.wal_segment_bytes;
         let writer = LogWriter::create(vfs, dir, segment_bytes, &found)?;
         Ok(Log { writer, frame: FrameBuffer::default(), ts: 0 })

@@ -294,7 +294,7 @@ impl Work {
         let from = tree.seal_now(pipeline).segment;
         self.flush_sealed()?;
         // All up to there is in files, whether or not there was anything to flush.
-        tree.raise_log_floor(from)?;
+        tree.raise_log_floor(pipeline.log_floor(from))?;
         pipeline.release_log(from)
     }
 

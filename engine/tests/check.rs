@@ -83,14 +83,12 @@ fn bytes(sim: &SimFs, name: &str) -> Vec<u8> {
     file.read_vec_at(file.len().unwrap() as usize, 0).unwrap()
 }
 
-/// Whether the report names `name` and an offset in it. Where the first frame of a segment is gone,
-/// that is told at the end of the segment before it, with the place of the frame that tells so.
+/// Whether the report names `name` and an offset in it.
 fn is_named(report: &Report, name: &str, len: u64) -> bool {
     report.damage.iter().any(|damage| {
-        let placed = damage.place().is_some_and(|(file, offset)| {
+        damage.place().is_some_and(|(file, offset)| {
             file.file_name().is_some_and(|own| own == name) && offset.is_some_and(|at| at <= len)
-        });
-        placed || (name.ends_with(".wal") && damage.to_string().contains(name))
+        })
     })
 }
 

@@ -8,13 +8,14 @@ use crate::beside;
 use crate::env::clock::{Clock, SystemClock};
 use crate::error::{Error, Kind, Result};
 use crate::folder;
-use crate::ids::{CommitTs, SegmentId};
+use crate::ids::CommitTs;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
 use crate::names;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
+use crate::wal::format::LogFloor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
@@ -225,7 +226,7 @@ impl Backups {
         quiet: CommitTs,
     ) -> Result<Backup> {
         let numbers = self.depot.numbers()?;
-        let state = State { log_floor: SegmentId(0), ..state.clone() };
+        let state = State { log_floor: LogFloor::default(), ..state.clone() };
         let manifest = Manifest {
             number: numbers.last().map_or(1, |last| last + 1),
             db_id: state.db_id,

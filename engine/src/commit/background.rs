@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::ids::SegmentId;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
+use crate::wal::format::LogFloor;
 use crate::wal::room::LogRoom;
 use crate::wal::writer::LogWriter;
 use std::time::Duration;
@@ -106,7 +107,7 @@ impl Pipeline {
         self.spare_due.load(Ordering::Relaxed) && self.spare_due.swap(false, Ordering::Relaxed)
     }
 
-    /// Makes the spare segment that the log wants, if any; slow, and holds no lock while it writes.
+    /// Makes a spare segment that the log wants, if any; slow, and holds no lock while it writes.
     pub(crate) fn prepare_log(&self) -> Result<bool> {
         let Some(job) = self.log.lock().wants_spare() else { return Ok(false) };
         let spare = job.run();
@@ -125,6 +126,11 @@ impl Pipeline {
             order.set_room(room);
         } // Otherwise whoever leads will say what room there is.
         Ok(true)
+    }
+
+    /// What a manifest is to say that does without the segments before `segment`.
+    pub(crate) fn log_floor(&self, segment: SegmentId) -> LogFloor {
+        self.log.lock().floor(segment)
     }
 
     /// Gives up the segments below `floor`, which a durable manifest no longer needs.

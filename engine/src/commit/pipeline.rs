@@ -739,7 +739,6 @@ impl Pipeline {
         let mut written = Ok(());
         if !group.is_empty() {
             let group = Group { first_ts, last_ts, frame: group, sync };
-            // A segment that could not be begun has no first frame: no manifest may name it.
             written = log.append(group).map(|_| self.note_log(&log));
         }
         let job = written.and_then(|()| match sync {

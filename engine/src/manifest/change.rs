@@ -9,11 +9,12 @@
 use crate::blob::format::{Use, Uses};
 use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::ids::{CommitTs, FileNo};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
 use crate::sstable::format::FileMeta;
+use crate::wal::format::LogFloor;
 use std::collections::{BTreeMap, HashSet};
 use std::mem;
 use std::sync::Arc;
@@ -43,7 +44,7 @@ pub(crate) struct Change {
 /// What only rises.
 #[derive(Clone, Copy)]
 struct Numbers {
-    log_floor: SegmentId,
+    log_floor: LogFloor,
     next_file: FileNo,
     last_ts: CommitTs,
     history_floor: CommitTs,
@@ -140,8 +141,10 @@ impl Changing {
 
     fn raised(&self, edit: &Edit) -> Result<Numbers> {
         let State { log_floor, next_file, last_ts, history_floor, .. } = self.state;
+        let segment = edit.log_floor.map(|floor| floor.segment);
+        risen("log floor", log_floor.segment, segment)?;
         Ok(Numbers {
-            log_floor: risen("log floor", log_floor, edit.log_floor)?,
+            log_floor: edit.log_floor.unwrap_or(log_floor),
             next_file: risen("next file number", next_file, edit.next_file)?,
             last_ts: risen("last commit", last_ts, edit.last_ts)?,
             history_floor: risen("history floor", history_floor, edit.history_floor)?,
@@ -336,6 +339,7 @@ mod tests {
     use super::*;
     use crate::blob::format::BlobMeta;
     use crate::error::Kind;
+    use crate::ids::SegmentId;
     use crate::lapsing::Lapsing;
     use tabulith_testkit::seed::Rng;
 
@@ -496,7 +500,7 @@ mod tests {
         let edit = Edit {
             added: vec![(1, file(4, "q", "q")), (1, file(1, "a", "c"))],
             removed: vec![(0, FileNo(1))],
-            log_floor: Some(SegmentId(2)),
+            log_floor: Some(LogFloor::at(SegmentId(2))),
             last_ts: Some(CommitTs(9)),
             ..Edit::default()
         };

@@ -3,8 +3,9 @@
 //! ```text
 //! edit: every integer a varint unless a line says otherwise; one encoding per edit
 //! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures, 16 history floor,
-//!            32 history are present; other bits 0
+//!            32 history, 64 log link are present, 64 only with 1; bit 128 is 0
 //! log floor  if flagged: the first log segment still needed
+//! log link   if flagged: the last frame before that segment: number, checksum, last commit
 //! next file  if flagged: the number of the next file
 //! last ts    if flagged: the last commit that is in files
 //! history    if flagged: the history floor, a moment: older ones may not be whole any more
@@ -30,6 +31,7 @@ use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::lapsing::Lapsing;
 use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
+use crate::wal::format::{Link, LogFloor};
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -40,8 +42,14 @@ const HAS_LAST_TS: u8 = 4;
 const HAS_ERASURES: u8 = 8;
 const HAS_HISTORY_FLOOR: u8 = 16;
 const HAS_HISTORY: u8 = 32;
-const ALL_FLAGS: u8 =
-    HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES | HAS_HISTORY_FLOOR | HAS_HISTORY;
+const HAS_LOG_LINK: u8 = 64;
+const ALL_FLAGS: u8 = HAS_LOG_FLOOR
+    | HAS_NEXT_FILE
+    | HAS_LAST_TS
+    | HAS_ERASURES
+    | HAS_HISTORY_FLOOR
+    | HAS_HISTORY
+    | HAS_LOG_LINK;
 
 /// Added to the level of a file some of whose versions are replaced.
 const HAS_REPLACED: u8 = 128;
@@ -59,8 +67,8 @@ pub(crate) struct Edit {
     /// New blob files, each of which an added file refers to. They are removed by no edit: a blob
     /// file is there for as long as a table file refers to it.
     pub(crate) blobs: Vec<Arc<BlobMeta>>,
-    /// The first segment of the log that is still needed.
-    pub(crate) log_floor: Option<SegmentId>,
+    /// Where the log begins that is still needed.
+    pub(crate) log_floor: Option<LogFloor>,
     /// The number that the next new file gets.
     pub(crate) next_file: Option<FileNo>,
     /// The last commit that is in table files.
@@ -86,10 +94,13 @@ impl Edit {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let (floor, next) = (self.log_floor.map(|id| id.0), self.next_file.map(|no| no.0));
+        let link = self.log_floor.and_then(|floor| floor.after);
         let numbers = [
-            (HAS_LOG_FLOOR, floor),
-            (HAS_NEXT_FILE, next),
+            (HAS_LOG_FLOOR, self.log_floor.map(|floor| floor.segment.0)),
+            (HAS_LOG_LINK, link.map(|link| link.number)),
+            (0, link.map(|link| link.crc.into())), // Of one flag with the number.
+            (0, link.map(|link| link.ts.0)),
+            (HAS_NEXT_FILE, self.next_file.map(|no| no.0)),
             (HAS_LAST_TS, self.last_ts.map(|ts| ts.0)),
             (HAS_HISTORY_FLOOR, self.history_floor.map(|ts| ts.0)),
             (HAS_HISTORY, self.history),
@@ -132,8 +143,10 @@ impl Edit {
         }
         let mut number =
             |flag| if flags & flag == 0 { Some(None) } else { reader.varint().map(Some) };
+        let segment = number(HAS_LOG_FLOOR)?.map(SegmentId);
+        let link = (number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?);
         let mut edit = Edit {
-            log_floor: number(HAS_LOG_FLOOR)?.map(SegmentId),
+            log_floor: log_floor(segment, link)?,
             next_file: number(HAS_NEXT_FILE)?.map(FileNo),
             last_ts: number(HAS_LAST_TS)?.map(CommitTs),
             history_floor: number(HAS_HISTORY_FLOOR)?.map(CommitTs),
@@ -160,7 +173,9 @@ impl Edit {
                 return None;
             }
         }
-        let numbers = edit.log_floor.map(|id| id.0).into_iter();
+        let link = edit.log_floor.and_then(|floor| floor.after);
+        let numbers = edit.log_floor.map(|floor| floor.segment.0).into_iter();
+        let numbers = numbers.chain(link.map(|link| link.number)).chain(link.map(|link| link.ts.0));
         let numbers =
             numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
         let numbers = numbers.chain(edit.history_floor.map(|ts| ts.0));
@@ -178,8 +193,11 @@ impl Edit {
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{indent}{text}");
         };
-        if let Some(floor) = self.log_floor {
-            line(format!("log from segment {}", floor.0));
+        if let Some(LogFloor { segment, after }) = self.log_floor {
+            let link = |Link { number, crc, ts }| {
+                format!(", behind frame {number} with checksum {crc:08x}, commits to {ts}")
+            };
+            line(format!("log from segment {}{}", segment.0, after.map(link).unwrap_or_default()));
         }
         if let Some(next) = self.next_file {
             line(format!("next file {next}"));
@@ -220,6 +238,23 @@ impl Edit {
             }
         }
         out
+    }
+}
+
+/// `None` where the numbers are no floor.
+fn log_floor(
+    segment: Option<SegmentId>,
+    link: (Option<u64>, Option<u64>, Option<u64>),
+) -> Option<Option<LogFloor>> {
+    let after = match link {
+        (Some(number), Some(crc), Some(ts)) => {
+            Some(Link { number, crc: crc.try_into().ok()?, ts: CommitTs(ts) })
+        }
+        _ => None,
+    };
+    match segment {
+        Some(segment) => Some(Some(LogFloor { segment, after })),
+        None => after.is_none().then_some(None),
     }
 }
 
@@ -346,7 +381,10 @@ mod tests {
             added: vec![(1, Arc::new(file))],
             blobs: vec![Arc::new(blob)],
             removed: vec![(0, FileNo(3)), (1, FileNo(4))],
-            log_floor: Some(SegmentId(2)),
+            log_floor: Some(LogFloor {
+                segment: SegmentId(2),
+                after: Some(Link { number: 17, crc: 0xfa0b_0c0d, ts: CommitTs(405) }),
+            }),
             next_file: None,
             last_ts: Some(CommitTs(400)),
             history_floor: Some(CommitTs(220)),
@@ -402,6 +440,26 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_told_with_the_frame_before_it_or_without() {
+        let mut edit = edit();
+        let linked = edit.encode();
+        edit.log_floor = Some(LogFloor::at(SegmentId(2)));
+        let mut bytes = edit.encode();
+        assert_eq!(bytes[0], linked[0] & !HAS_LOG_LINK);
+        assert_eq!(Edit::decode(&bytes), Some(edit));
+        let link = [17, 0x8d, 0x98, 0xac, 0xd0, 0x0f, 0x95, 0x03];
+        bytes.splice(2..2, link);
+        bytes[0] |= HAS_LOG_LINK;
+        assert_eq!(bytes, linked, "behind the segment");
+        bytes.remove(1);
+        bytes[0] &= !HAS_LOG_FLOOR;
+        assert_eq!(Edit::decode(&bytes), None, "of no segment");
+        let mut bytes = linked;
+        bytes[7] = 0x10; // Bit 32 of the checksum.
+        assert_eq!(Edit::decode(&bytes), None, "no checksum");
+    }
+
+    #[test]
     fn lists_of_erasures_that_are_empty_are_not_written() {
         let mut bytes = Edit::default().encode();
         assert_eq!(Edit::decode(&bytes), Some(Edit::default()));
@@ -415,7 +473,7 @@ mod tests {
     fn reads_like_a_history() {
         assert_eq!(
             edit().dump("  "),
-            "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  history of 3600 s\n  L0 - 000003\n  L1 - 000004\n  \
+            "  log from segment 2, behind frame 17 with checksum fa0b0c0d, commits to 405\n  commits to 400 are in files\n  readable from 220\n  history of 3600 s\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
              xxh3 1122334455667788\n       3 rows expire, from 900 to 950\n       2 versions are replaced, by commits 320 to 400\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
              blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \

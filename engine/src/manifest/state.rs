@@ -3,11 +3,12 @@
 use crate::blob::format::{BlobMeta, Uses};
 use crate::env::rng::Rng;
 use crate::erasure::set::Erasures;
-use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::ids::{CommitTs, FileNo};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::names::{FileKind, FileName};
 use crate::sstable::format::FileMeta;
+use crate::wal::format::LogFloor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ pub(crate) struct State {
     pub(crate) erasures: Arc<Erasures>,
     /// The blob files that files refer to.
     pub(crate) blobs: BTreeMap<FileNo, Arc<BlobMeta>>,
-    /// The first segment of the log that is needed; 0 before there is a log.
-    pub(crate) log_floor: SegmentId,
+    /// Where the log begins that is needed.
+    pub(crate) log_floor: LogFloor,
     /// The number that the next new file gets; above that of every file.
     pub(crate) next_file: FileNo,
     /// Every commit up to here is in files; every later one is in the log, or yet to come.

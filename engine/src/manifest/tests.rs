@@ -17,6 +17,7 @@ use crate::vfs::mem::{SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
 use crate::vfs::rule::{Call, Rule};
 use crate::vfs::sim::element::Profile;
+use crate::wal::format::{Link, LogFloor};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,11 +60,12 @@ fn edit(no: u64) -> Edit {
         blobs: Default::default(),
         checksum: no,
     };
+    let link = Some(Link { number: 3 * no, crc: no as u32, ts: CommitTs(no + 2) });
     Edit {
         added: vec![(0, Arc::new(file))],
         blobs: Vec::new(),
         removed: if no > 2 { vec![(0, FileNo(no - 2))] } else { Vec::new() },
-        log_floor: Some(SegmentId(no)),
+        log_floor: Some(LogFloor { segment: SegmentId(no), after: link.filter(|_| no % 2 == 1) }),
         next_file: Some(FileNo(no + 1)),
         last_ts: Some(CommitTs(no + 1)),
         history_floor: Some(CommitTs(no)),

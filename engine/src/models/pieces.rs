@@ -15,6 +15,7 @@ use crate::row_cache::RowCache;
 use crate::sync::Mutex;
 use crate::vfs::api::Vfs;
 use crate::vfs::mem::SimFs;
+use crate::wal::format::LogFloor;
 use crate::wal::replay::{self, Replay};
 use crate::wal::writer::LogWriter;
 use bytes::Bytes;
@@ -77,7 +78,7 @@ fn commits() {
     let applied: Vec<u64> = house.1.lock().iter().map(|ts| ts.0).collect();
     assert_eq!(applied, (1..=8).collect::<Vec<_>>());
     let mut last = 0;
-    replay::replay(&disk, Path::new(DIR), SegmentId(1), &mut |_, ts, _| {
+    replay::replay(&disk, Path::new(DIR), LogFloor::at(SegmentId(1)), &mut |_, ts, _| {
         last = ts.0;
         Ok(())
     })

@@ -10,6 +10,7 @@ use crate::names;
 use crate::salvage::report::{Loss, What};
 use crate::salvage::table::Version;
 use crate::vfs::api::Vfs;
+use crate::wal::format::LogFloor;
 use crate::wal::reader::SegmentReader;
 use crate::wal::replay;
 use bytes::Bytes;
@@ -45,7 +46,7 @@ pub(crate) struct Log {
 pub(crate) fn read(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: Option<SegmentId>,
+    floor: Option<LogFloor>,
     in_files: CommitTs,
 ) -> Result<Log> {
     let mut log = Log::default();
@@ -63,7 +64,7 @@ pub(crate) fn read(
 }
 
 /// The first segment of each log in the folder, as the segments themselves tell.
-fn floors(vfs: &dyn Vfs, dir: &Path, log: &mut Log) -> Result<Vec<SegmentId>> {
+fn floors(vfs: &dyn Vfs, dir: &Path, log: &mut Log) -> Result<Vec<LogFloor>> {
     let mut first = BTreeMap::<SegmentId, SegmentId>::new();
     for id in replay::segments(vfs, dir)? {
         let header = SegmentReader::open(vfs, dir, id).and_then(|mut segment| segment.header());
@@ -76,7 +77,7 @@ fn floors(vfs: &dyn Vfs, dir: &Path, log: &mut Log) -> Result<Vec<SegmentId>> {
         }
     }
     log.begins_late = first.iter().any(|(origin, first)| origin != first);
-    Ok(first.into_values().collect())
+    Ok(first.into_values().map(LogFloor::at).collect())
 }
 
 /// What the walk has come to.
@@ -131,7 +132,7 @@ impl Walk<'_> {
 fn read_from(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: SegmentId,
+    floor: LogFloor,
     in_files: CommitTs,
     log: &mut Log,
 ) -> Result<()> {
@@ -167,7 +168,7 @@ fn read_from(
         }
     }
     log.seen_ts = log.seen_ts.max(found.seen_ts).max(last_ts);
-    let began = floor.0 > 0 || !found.held.is_empty();
+    let began = floor.segment.0 > 0 || !found.held.is_empty();
     if began {
         log.end = log.end.max(Some(last_ts.max(in_files)));
         log.end_is_odd = !found.sealed || found.tail_discarded_bytes > 0;

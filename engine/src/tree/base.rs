@@ -10,7 +10,7 @@ use crate::env::jobs::Jobs;
 use crate::error::{Error, Result};
 use crate::event::{Event, Events};
 use crate::flush_turns::FlushTurns;
-use crate::ids::{CommitTs, FileNo, SegmentId, TableId};
+use crate::ids::{CommitTs, FileNo, TableId};
 use crate::live_tables::LiveTables;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
@@ -30,6 +30,7 @@ use crate::version::files::Version;
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
+use crate::wal::format::LogFloor;
 use std::sync::{Arc, Weak};
 
 /// What of the world a tree reaches, and who is told of what it does.
@@ -214,10 +215,9 @@ impl Tree {
         }
     }
 
-    /// Records that no segment of the log below `floor` is needed: every commit in them is in
-    /// files.
-    pub(crate) fn raise_log_floor(&self, floor: SegmentId) -> Result<()> {
-        match self.with_set(|set| set.state().log_floor < floor) {
+    /// Records that the log is needed from `floor` on: every commit before it is in files.
+    pub(crate) fn raise_log_floor(&self, floor: LogFloor) -> Result<()> {
+        match self.with_set(|set| set.state().log_floor.segment < floor.segment) {
             Some(true) => self.install(Edit { log_floor: Some(floor), ..Edit::default() }, |_| ()),
             _ => Ok(()),
         }
@@ -254,7 +254,11 @@ impl Tree {
         edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
         // Kept even where it raises nothing: an edit with commits and no floor is of rows past the
         // log.
-        edit.log_floor = edit.log_floor.map(|floor| floor.max(set.state().log_floor));
+        let before = set.state().log_floor;
+        edit.log_floor = edit.log_floor.map(|floor| match floor.segment < before.segment {
+            true => before,
+            false => floor,
+        });
         edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
         let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
         let outdated = Outdated::by(&edit, flushed);

@@ -16,6 +16,7 @@ use crate::tree::base::Tree;
 use crate::version::files::Version;
 use crate::version::shelf::NewFiles;
 use crate::view::{Sealed, View};
+use crate::wal::format::LogFloor;
 use std::sync::Arc;
 
 impl Tree {
@@ -41,7 +42,8 @@ impl Tree {
             let flushed = self.write_sealed(sealed, &boundaries)?;
             if turn.wait_until_oldest(all_sealed) {
                 let bytes = flushed.as_ref().map_or(0, NewFiles::bytes);
-                self.add_flushed(sealed, flushed, boundaries.floor())?;
+                let log_floor = pipeline.log_floor(sealed.log_floor);
+                self.add_flushed(sealed, flushed, log_floor, boundaries.floor())?;
                 self.counters.flushes.add(1);
                 self.counters.flushed_bytes.add(bytes);
                 self.events.tell(Event::FlushEnd { written_bytes: bytes, took: span.took() });
@@ -72,10 +74,11 @@ impl Tree {
         &self,
         sealed: &Arc<Sealed>,
         flushed: Option<NewFiles>,
+        log_floor: LogFloor,
         history_floor: CommitTs,
     ) -> Result<()> {
         let mut edit = Edit {
-            log_floor: Some(sealed.log_floor),
+            log_floor: Some(log_floor),
             last_ts: Some(sealed.last_ts),
             history_floor: Some(history_floor),
             erased: sealed.erased.get().iter().cloned().collect(),

@@ -81,6 +81,31 @@ pub(crate) fn block_bytes(segment_bytes: usize) -> usize {
     if segment_bytes < SMALL_SEGMENT_BYTES { BLOCK_BYTES_SMALL } else { BLOCK_BYTES }
 }
 
+/// A frame as the next one names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) number: u64,
+    pub(crate) crc: u32,
+    /// The last commit up to there.
+    pub(crate) ts: CommitTs,
+}
+
+/// Where the log begins that is needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogFloor {
+    /// 0 before there is a log.
+    pub(crate) segment: SegmentId,
+    /// The frame before the segment's first, where that one may be lost; otherwise it is durable.
+    pub(crate) after: Option<Link>,
+}
+
+impl LogFloor {
+    /// A segment whose first frame is durable.
+    pub(crate) fn at(segment: SegmentId) -> LogFloor {
+        LogFloor { segment, after: None }
+    }
+}
+
 /// What the first block of a segment says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {

@@ -16,9 +16,10 @@
 //! The last frame of a full segment names the next one, whose file had its name by then: where that
 //! is missing, damage.
 //!
-//! A segment's frames prove that all segments before it were synced whole; its header was synced
-//! before the file had its name. So a bad header, a file shorter than its header says, a floor
-//! segment that is missing or does not begin with a frame are damage without further proof.
+//! A segment's header was synced before the file had its name. So a bad header, a file shorter than
+//! its header says and a floor segment that is missing are damage without further proof. So is a
+//! floor segment that does not begin with a frame, unless the manifest says which frame came before
+//! it: then its first one was not durable, and is missed like any other.
 //!
 //! Segments that begin a log of their own (another `origin`) come from a recovery that did not get
 //! as far as its manifest; nothing in them was acknowledged that is not also in the older log.
@@ -31,7 +32,7 @@ use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::Vfs;
 use crate::wal::format::{
-    FRAME_ALIGN_BYTES, Frame, FrameHeader, SegmentHeader, frame_bytes, next_block,
+    FRAME_ALIGN_BYTES, Frame, FrameHeader, Link, LogFloor, SegmentHeader, frame_bytes, next_block,
 };
 use crate::wal::reader::{Seen, SegmentReader};
 use bytes::Bytes;
@@ -81,15 +82,14 @@ pub(crate) struct LogReport {
     pub(crate) damage: Vec<Error>,
 }
 
-/// Shows every group from `floor` on, in commit order. A floor of 0 stands for a database whose
-/// log was never begun.
+/// Shows every group from `floor` on, in commit order.
 ///
 /// Errors: `Corrupt` with file and offset where acknowledged commits may be missing; groups shown
 /// before that are to be forgotten. `Io` if the disk refuses; whatever `show` returns.
 pub(crate) fn replay(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: SegmentId,
+    floor: LogFloor,
     show: &mut Show<'_>,
 ) -> Result<Replay> {
     walk(vfs, dir, floor, show, &mut Err)
@@ -99,7 +99,7 @@ pub(crate) fn replay(
 pub(crate) fn check(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: SegmentId,
+    floor: LogFloor,
     show: &mut Show<'_>,
 ) -> Result<LogReport> {
     let mut damage = Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn check(
 pub(crate) fn survey(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: SegmentId,
+    floor: LogFloor,
     show: &mut Show<'_>,
     damaged: &mut dyn FnMut(Error),
 ) -> Result<Replay> {
@@ -129,17 +129,19 @@ type Damage<'a> = dyn FnMut(Error) -> Result<()> + 'a;
 fn walk(
     vfs: &dyn Vfs,
     dir: &Path,
-    floor: SegmentId,
+    floor: LogFloor,
     show: &mut Show<'_>,
     damaged: &mut Damage<'_>,
 ) -> Result<Replay> {
+    let LogFloor { segment: first, after } = floor;
     let (below, held): (Vec<_>, Vec<_>) =
-        segments(vfs, dir)?.into_iter().partition(|id| *id < floor);
-    if floor.0 > 0 && held.first() != Some(&floor) {
-        let file = names::segment_path(dir, floor);
+        segments(vfs, dir)?.into_iter().partition(|id| *id < first);
+    if first.0 > 0 && held.first() != Some(&first) {
+        let file = names::segment_path(dir, first);
         damaged(Error::corrupt(&file, 0, "the log's first segment is missing"))?;
     }
-    let mut chain = Chain { begun: floor.0 > 0, ..Chain::default() };
+    let linked = after.map(|link| Last { link, is_seal: false, is_end: false });
+    let mut chain = Chain { begun: first.0 > 0, last: linked, ..Chain::default() };
     let mut origin = None;
     for id in &held {
         match walk_segment(vfs, dir, *id, &mut origin, &mut chain, show, damaged) {
@@ -163,8 +165,8 @@ fn walk(
         |id| SegmentReader::open(vfs, dir, id).and_then(|mut file| file.header()).is_ok();
     let (free, stray) = below.into_iter().partition(|id| is_itself(*id));
     Ok(Replay {
-        next_segment: SegmentId(last.max(floor.0) + 1),
-        last_ts: chain.last.map_or(CommitTs::ZERO, |last| last.ts),
+        next_segment: SegmentId(last.max(first.0) + 1),
+        last_ts: chain.last.map_or(CommitTs::ZERO, |last| last.link.ts),
         seen_ts: chain.seen_ts,
         groups: chain.groups,
         frames: chain.frames,
@@ -206,12 +208,13 @@ fn walk_segment(
         // Planted (`planted.rs`), with the reader's part: what an earlier use of the file left is
         // taken for ours.
         Seen::Frame(frame, _) if crate::planted!("B03") && frame.header.segment != id => {
-            let place = Place { path, at, end: at, opens_segment: false, block_bytes };
+            let place = Place { path, segment: id, at, end: at, opens_segment: false, block_bytes };
             chain.accept(&place, &frame, &mut |_, _, _| Ok(()))
         }
         Seen::Frame(frame, window) => {
             let end = at + frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES) as u64;
-            let place = Place { path, at, end, opens_segment: at == first_at, block_bytes };
+            let opens_segment = at == first_at;
+            let place = Place { path, segment: id, at, end, opens_segment, block_bytes };
             let mut show = |first: CommitTs, last: CommitTs, bytes: &[u8]| {
                 show(first, last, Payload { bytes, window })
             };
@@ -219,10 +222,12 @@ fn walk_segment(
         }
         Seen::Nothing { claimed_bytes } => {
             let (end, opens_segment) = (at + claimed_bytes, at == first_at);
-            chain.gap(&Place { path, at, end, opens_segment, block_bytes }, damaged)
+            let place = Place { path, segment: id, at, end, opens_segment, block_bytes };
+            chain.gap(&place, damaged)
         }
         Seen::End => {
-            chain.gap(&Place { path, at, end: at, opens_segment: false, block_bytes }, damaged)
+            let place = Place { path, segment: id, at, end: at, opens_segment: false, block_bytes };
+            chain.gap(&place, damaged)
         }
     })
 }
@@ -230,6 +235,7 @@ fn walk_segment(
 /// Where something stands in the log.
 struct Place<'a> {
     path: &'a Path,
+    segment: SegmentId,
     at: u64,
     end: u64,
     opens_segment: bool,
@@ -253,9 +259,7 @@ struct Chain {
 
 #[derive(Clone, Copy)]
 struct Last {
-    number: u64,
-    crc: u32,
-    ts: CommitTs,
+    link: Link,
     is_seal: bool,
     is_end: bool,
 }
@@ -304,12 +308,12 @@ impl Chain {
         }
         match &mut self.cut {
             None => {
-                let what = format!("frame {} after frame {}", header.number, last.number);
+                let what = format!("frame {} after frame {}", header.number, last.link.number);
                 damaged(Error::corrupt(place.path, place.at, what))?;
             }
             // Planted with the second condition: a hole in what was synced passes for a torn tail.
-            Some(cut) if header.durable > last.number && !crate::planted!("B05") => {
-                let what = lost(&last, header, place);
+            Some(cut) if header.durable > last.link.number && !crate::planted!("B05") => {
+                let what = lost(&last.link, header, place);
                 damaged(Error::corrupt(&cut.path, cut.at, what))?;
             }
             Some(cut) => {
@@ -334,7 +338,8 @@ impl Chain {
         self.next = frame.next.map(|segment| Next { segment, path: path(), at: place.at });
         let is_seal = frame.payload.is_empty();
         let is_end = frame.ends;
-        self.last = Some(Last { number, crc: frame.crc, ts: last_ts, is_seal, is_end });
+        let link = Link { number, crc: frame.crc, ts: last_ts };
+        self.last = Some(Last { link, is_seal, is_end });
         self.frames += 1;
         if frame.payload.is_empty() {
             return Ok(());
@@ -356,6 +361,11 @@ impl Chain {
             let here = cut.or_at == Some(place.at) && cut.path == place.path;
             if here && cut.end == cut.at && place.end > place.at {
                 (cut.at, cut.end) = (place.at, place.end);
+            }
+            let is_named = |next: &Next| place.opens_segment && next.segment == place.segment;
+            if self.next.as_ref().is_some_and(is_named) {
+                *cut =
+                    Cut { path: place.path.to_owned(), at: place.at, end: place.end, or_at: None };
             }
             return Ok(());
         }
@@ -380,16 +390,17 @@ impl Chain {
 impl Last {
     fn is_followed_by(&self, frame: &Frame<'_>) -> bool {
         let FrameHeader { prev_crc, number, first_ts, .. } = frame.header;
+        let Link { number: before, crc, ts } = self.link;
         // Planted, with the reader's part: what stood in a block of zeros is not missed.
-        if crate::planted!("B04") && number > self.number {
+        if crate::planted!("B04") && number > before {
             return true;
         }
-        let rises = first_ts > self.ts || (frame.payload.is_empty() && first_ts == self.ts);
-        number == self.number + 1 && prev_crc == self.crc && rises
+        let rises = first_ts > ts || (frame.payload.is_empty() && first_ts == ts);
+        number == before + 1 && prev_crc == crc && rises
     }
 }
 
-fn lost(last: &Last, witness: &FrameHeader, place: &Place<'_>) -> String {
+fn lost(last: &Link, witness: &FrameHeader, place: &Place<'_>) -> String {
     format!(
         "frames {} to {} of the log were synced and are lost, with commits after {} and before {}; \
          frame {} at offset {} of {} tells so",

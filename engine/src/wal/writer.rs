@@ -1,9 +1,10 @@
 //! Append side of the log. Used by `commit` and `recovery`.
 //!
 //! Promise: once a sync returns `Ok`, every frame written before it began survives power loss;
-//! after any failure the log takes nothing more. A segment's first frame is durable before
-//! [`LogWriter::current`] names the segment. What stands in the segments before it need not be:
-//! the next sync covers them too, unless a manifest with a higher floor came first.
+//! after any failure the log takes nothing more. The log goes on in another segment without a wait
+//! for the disk: neither what stands in the segments before is durable then nor its first frame, and
+//! [`LogWriter::floor`] tells what that is to follow. The next sync covers them all, unless a
+//! manifest with a higher floor came first.
 //!
 //! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
 
@@ -14,12 +15,13 @@ use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX, SegmentHeader,
-    frame_bytes,
+    self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, FramePlace, Link, LogFloor, PAYLOAD_BYTES_MAX,
+    SegmentHeader, frame_bytes,
 };
 use crate::wal::replay::Replay;
 use crate::wal::room::LogRoom;
 use crate::wal::segment::{Spare, SpareJob};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,8 +29,8 @@ use std::sync::Arc;
 /// a small log, and opening one does not wait for 64 MiB of zeros.
 const FIRST_SEGMENT_BYTES: usize = 1 << 20;
 
-/// Blocks before the first group of a segment: the header, and the frame that begins it.
-const HEAD_BLOCKS: usize = 2;
+/// Blocks before the first group of a segment: the header.
+const HEAD_BLOCKS: usize = 1;
 
 /// Blocks that groups leave free at the end of a segment: for a seal, and for the name of the next
 /// one.
@@ -65,16 +67,16 @@ pub(crate) struct LogWriter {
     block_bytes: usize,
     origin: SegmentId,
     segment: Spare,
+    /// The last frame before this segment.
+    begun_after: Link,
     /// Full segments, oldest first, with frames that are not durable.
     behind: Vec<Full>,
     /// Where the last frame ends; the next one goes there or on the next block boundary.
     at: u64,
     /// What was written to the segments before this one.
     left_bytes: u64,
-    /// The last frame written: its number, checksum and last commit.
-    number: u64,
-    crc: u32,
-    last_ts: CommitTs,
+    /// The last frame written, and the newest commit.
+    last: Link,
     /// Every frame up to this number is on the disk.
     durable: u64,
     /// Every frame up to this number is covered by a sync, ended or not: its block is not written
@@ -87,7 +89,8 @@ pub(crate) struct LogWriter {
     /// Syncs that were begun since this segment was, a durable write among them.
     syncs_wanted: u64,
     next_id: SegmentId,
-    spare: Option<Spare>,
+    /// Segments to go on in, in the order of their ids.
+    spares: VecDeque<Spare>,
     spare_is_underway: bool,
     /// Files below the manifest's floor, to be overwritten.
     free: Vec<SegmentId>,
@@ -102,6 +105,8 @@ pub(crate) struct LogWriter {
 #[derive(Debug)]
 struct Full {
     file: Spare,
+    /// The last frame before it.
+    begun_after: Link,
     /// Its last frame.
     number: u64,
 }
@@ -165,7 +170,7 @@ impl LogWriter {
     ) -> Result<LogWriter> {
         remove_leftovers(&*vfs, dir, found)?;
         let block_bytes = format::block_bytes(segment_bytes);
-        let least = (HEAD_BLOCKS + 1 + TAIL_BLOCKS) * block_bytes; // With one group.
+        let least = (HEAD_BLOCKS + 2 + TAIL_BLOCKS) * block_bytes; // With its first frame and a group.
         let segment_bytes = segment_bytes.max(least).next_multiple_of(block_bytes);
         let origin = found.next_segment;
         let mut free = found.free.clone();
@@ -187,6 +192,7 @@ impl LogWriter {
         };
         let mut writer = LogWriter {
             segment: job.run()?,
+            begun_after: Link::default(),
             vfs,
             dir: dir.to_owned(),
             segment_bytes,
@@ -195,23 +201,22 @@ impl LogWriter {
             behind: Vec::new(),
             at: block_bytes as u64,
             left_bytes: 0,
-            number: 0,
-            crc: 0,
-            last_ts: CommitTs::ZERO,
+            last: Link::default(),
             durable: 0,
             covered: 0,
             told: 0,
             sealed: true,
             syncs_wanted: 0,
             next_id: SegmentId(origin.0 + 1),
-            spare: None,
+            spares: VecDeque::new(),
             spare_is_underway: false,
             free,
             held: found.held.clone(),
             closed: None,
             buffer: FrameBuffer::default(),
         };
-        if let Err(error) = writer.begin_segment() {
+        let begun = writer.write_own(FrameKind::Group, &[]).and_then(|_| writer.sync());
+        if let Err(error) = begun {
             let _ = writer.vfs.remove(&writer.segment.path); // No manifest names it.
             return Err(error);
         }
@@ -221,8 +226,8 @@ impl LogWriter {
 
     /// Writes the group behind all others, in one write. Returns whether it is durable: where
     /// that was asked for, all before it is durable and the disk takes direct writes. Otherwise it
-    /// is after a sync. Opens the next segment when this one is full, which takes the sync of one
-    /// block and, without a spare, making the file.
+    /// is after a sync. Goes on in the next segment when this one is full, which without a spare
+    /// takes making the file.
     ///
     /// Errors: `Invalid` for a group that is empty, too large or not after the last one, and
     /// whatever making a segment gives; both leave the log usable. Any other failure closes it.
@@ -233,10 +238,10 @@ impl LogWriter {
         if payload_bytes == 0 || payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(Error::invalid(format!("a group of {payload_bytes} bytes")));
         }
-        if first_ts <= self.last_ts || last_ts < first_ts {
+        if first_ts <= self.last.ts || last_ts < first_ts {
             return Err(Error::invalid(format!(
                 "commits {first_ts} to {last_ts} cannot follow commit {}",
-                self.last_ts
+                self.last.ts
             )));
         }
         let fits = self.fits(payload_bytes);
@@ -244,7 +249,7 @@ impl LogWriter {
             self.change_segment(self.needed_bytes(payload_bytes))?;
         }
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
-        let is_durable = self.durable == self.number;
+        let is_durable = self.is_durable();
         self.syncs_wanted += u64::from(sync && is_durable); // Otherwise whoever syncs it is counted.
         Ok(is_durable)
     }
@@ -258,7 +263,7 @@ impl LogWriter {
             file_bytes.saturating_sub(at.next_multiple_of(block_bytes as u64) + tail) as usize
         };
         let head = (HEAD_BLOCKS * block_bytes) as u64;
-        let ahead = self.spare.as_ref().map_or(0, |spare| left(spare.header.file_bytes, head));
+        let ahead = self.spares.front().map_or(0, |spare| left(spare.header.file_bytes, head));
         LogRoom::new(left(self.segment.header.file_bytes, self.at), ahead, block_bytes)
     }
 
@@ -273,8 +278,7 @@ impl LogWriter {
         }
         let needed = self.needed_bytes(payload_bytes) + HEAD_BLOCKS * self.block_bytes;
         let spare = self.spare_job(needed).run()?;
-        // The one before counts as long as there is no larger one.
-        self.held.extend(self.spare.replace(spare).map(|small| small.header.segment));
+        self.put_first(spare); // Others count as long as there is no larger one.
         Ok(())
     }
 
@@ -294,7 +298,7 @@ impl LogWriter {
     /// Where the next frame begins, and the unit of its length: in the block of the one before
     /// where no sync covers that, and where it has nothing new to say of what is durable.
     fn next_place(&self) -> (u64, usize) {
-        let may_share = self.number > self.covered && self.told == self.durable;
+        let may_share = self.last.number > self.covered && self.told == self.durable;
         let may_share = may_share && !self.opens_segment();
         // Planted: a frame follows another at once, whatever a sync covers.
         match may_share || crate::planted!("B09b") {
@@ -311,7 +315,7 @@ impl LogWriter {
     /// Returns once every frame so far survives power loss.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.durable == self.number {
+        if self.is_durable() {
             return Ok(());
         }
         for full in &self.behind {
@@ -320,27 +324,25 @@ impl LogWriter {
                 return Err(self.close("syncing the log", &path, error));
             }
         }
-        self.sync_segment()?;
-        self.behind.clear();
-        self.durable = self.number;
-        Ok(())
-    }
-
-    /// Syncs this segment, whatever is behind it.
-    fn sync_segment(&mut self) -> Result<()> {
         if let Err(error) = self.segment.file.sync() {
             let path = self.segment.path.clone();
             return Err(self.close("syncing the log", &path, error));
         }
-        self.covered = self.number;
+        self.behind.clear();
+        (self.covered, self.durable) = (self.last.number, self.last.number);
         Ok(())
+    }
+
+    /// Whether every frame is.
+    fn is_durable(&self) -> bool {
+        self.durable == self.last.number
     }
 
     /// A sync of everything appended so far, to be run while others append. `None` when there is
     /// nothing to sync or when as many syncs as there are lanes are under way.
     pub(crate) fn begin_sync(&mut self) -> Result<Option<SyncJob>> {
         self.check_open()?;
-        if self.durable == self.number {
+        if self.is_durable() {
             return Ok(None);
         }
         self.syncs_wanted += 1;
@@ -348,8 +350,8 @@ impl LogWriter {
         let behind = self.behind.iter_mut().map(|full| lane_of(&mut full.file));
         let Some(behind) = behind.collect::<Option<Vec<_>>>() else { return Ok(None) };
         let Some((lane, path)) = lane_of(&mut self.segment) else { return Ok(None) };
-        self.covered = self.number;
-        let (segment, upto) = (self.segment.header.segment, self.number);
+        self.covered = self.last.number;
+        let (segment, upto) = (self.segment.header.segment, self.last.number);
         Ok(Some(SyncJob { behind, lane, path, segment, upto }))
     }
 
@@ -380,7 +382,7 @@ impl LogWriter {
     /// next goes on above `upto`.
     pub(crate) fn end(&mut self, upto: CommitTs) -> Result<()> {
         self.check_open()?;
-        self.last_ts = self.last_ts.max(upto);
+        self.last.ts = self.last.ts.max(upto);
         self.seal_by(FrameKind::End)
     }
 
@@ -392,7 +394,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Work that prepares the next segment, once this one is half full; to be run without the
+    /// Work that prepares another segment, once this one is half full; to be run without the
     /// writer. Its result goes to [`LogWriter::add_spare`] or [`LogWriter::spare_failed`].
     pub(crate) fn wants_spare(&mut self) -> Option<SpareJob> {
         if !self.spare_is_due() {
@@ -405,7 +407,7 @@ impl LogWriter {
     /// Whether [`LogWriter::wants_spare`] has work to give.
     pub(crate) fn spare_is_due(&self) -> bool {
         self.closed.is_none()
-            && self.spare.is_none()
+            && self.spares.is_empty()
             && !self.spare_is_underway
             && self.at * 2 >= self.segment.header.file_bytes
     }
@@ -413,12 +415,19 @@ impl LogWriter {
     /// Takes a prepared segment.
     pub(crate) fn add_spare(&mut self, spare: Spare) {
         self.spare_is_underway = false;
-        // One that comes too late has an id below the current one and cannot join the log.
-        if spare.header.segment < self.segment.header.segment || self.spare.is_some() {
+        // One that comes too late has an id below those that are there and cannot join the log.
+        let newest = self.spares.back().unwrap_or(&self.segment);
+        if spare.header.segment < newest.header.segment {
             self.held.push(spare.header.segment);
         } else {
-            self.spare = Some(spare);
+            self.spares.push_back(spare);
         }
+    }
+
+    /// Takes a prepared segment in place of all that there are, whose ids are below its own.
+    fn put_first(&mut self, spare: Spare) {
+        self.held.extend(self.spares.drain(..).map(|small| small.header.segment));
+        self.spares.push_back(spare);
     }
 
     /// Takes note that preparing a segment failed; [`LogWriter::wants_spare`] will ask again.
@@ -461,9 +470,8 @@ impl LogWriter {
         let mut job = self.spare_job(0);
         self.free.extend(job.reuse.take());
         job.header.file_bytes = self.small_bytes();
-        // The one before is room for commits as long as there is no other.
         let small = job.run()?;
-        self.held.extend(self.spare.replace(small).map(|spare| spare.header.segment));
+        self.put_first(small); // Others are room for commits as long as it is not there.
         self.change_segment(0)
     }
 
@@ -482,15 +490,27 @@ impl LogWriter {
         self.left_bytes + self.at
     }
 
-    /// The segment that the last frame is in.
+    /// The segment that the next frame goes to, if it fits.
     pub(crate) fn current(&self) -> SegmentId {
         self.segment.header.segment
+    }
+
+    /// What a manifest is to say that does without the segments before `segment`, which is one of
+    /// those that were not released.
+    pub(crate) fn floor(&self, segment: SegmentId) -> LogFloor {
+        let behind = self.behind.iter().find(|full| full.file.header.segment == segment);
+        let begun_after = match behind {
+            Some(full) => Some(full.begun_after),
+            None => Some(self.begun_after).filter(|_| segment == self.current()),
+        };
+        // Where its first frame is durable, that it has one is worth more.
+        LogFloor { segment, after: begun_after.filter(|link| self.durable <= link.number) }
     }
 
     /// The number of the last frame written, and of the last that is durable.
     #[cfg(test)]
     pub(crate) fn frames(&self) -> (u64, u64) {
-        (self.number, self.durable)
+        (self.last.number, self.durable)
     }
 
     /// Why the log takes nothing more, if so.
@@ -521,13 +541,13 @@ impl LogWriter {
         let mut frame = std::mem::take(&mut self.buffer);
         frame.clear();
         frame.reserve(payload.len()).extend_from_slice(payload);
-        let written = self.write_frame(kind, (self.last_ts, self.last_ts), &mut frame, true);
+        let written = self.write_frame(kind, (self.last.ts, self.last.ts), &mut frame, true);
         self.buffer = frame;
         written
     }
 
     /// Writes a frame. With `sync` it is made durable by the same call, where the disk has one for
-    /// that and all before it is durable, or the frame opens its segment. Returns whether it was.
+    /// that and all before it is durable. Returns whether it was.
     fn write_frame(
         &mut self,
         kind: FrameKind,
@@ -536,19 +556,17 @@ impl LogWriter {
         sync: bool,
     ) -> Result<bool> {
         let header = FrameHeader {
-            prev_crc: self.crc,
+            prev_crc: self.last.crc,
             segment: self.segment.header.segment,
-            number: self.number + 1,
+            number: self.last.number + 1,
             durable: self.durable,
             first_ts,
             last_ts,
         };
         let payload_bytes = frame.len();
         let (at, unit) = self.next_place();
-        let all_before = self.durable == self.number;
-        let alone = all_before || self.opens_segment();
         // A frame behind durable ones begins a block, as a direct write must.
-        let direct = match sync && alone && !crate::planted!("B09b") {
+        let direct = match sync && self.is_durable() && !crate::planted!("B09b") {
             true => self.segment.direct.as_deref(),
             false => None,
         };
@@ -572,31 +590,13 @@ impl LogWriter {
             return Err(self.close("writing the log", &path, error));
         }
         self.at = at + frame_bytes(payload_bytes, FRAME_ALIGN_BYTES) as u64;
-        self.crc = crc;
-        self.number = header.number;
+        self.last = Link { number: header.number, crc, ts: last_ts };
         self.told = header.durable;
         if synced {
-            self.covered = header.number;
+            (self.covered, self.durable) = (header.number, header.number);
         }
-        if synced && all_before {
-            self.durable = header.number;
-        }
-        self.last_ts = last_ts;
         self.sealed = false;
         Ok(synced)
-    }
-
-    /// Begins the present segment with a frame that is durable at once, for the sake of a manifest
-    /// that names it; the frames before it may not be.
-    fn begin_segment(&mut self) -> Result<()> {
-        let all_before = self.durable == self.number;
-        if !self.write_own(FrameKind::Group, &[])? {
-            self.sync_segment()?;
-        }
-        if all_before {
-            self.durable = self.number;
-        }
-        Ok(())
     }
 
     /// Goes on in a segment with room for `needed` bytes behind its head. The old one names it, so
@@ -604,27 +604,29 @@ impl LogWriter {
     /// where it is torn and takes the frames of later segments for what they are, never promised.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
         let needed = needed + HEAD_BLOCKS * self.block_bytes;
-        let spare = match self.spare.take() {
+        let spare = match self.spares.pop_front() {
             Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
             too_small => {
-                self.held.extend(too_small.map(|spare| spare.header.segment));
+                let all = too_small.into_iter().chain(self.spares.drain(..));
+                self.held.extend(all.map(|small| small.header.segment));
                 self.spare_job(needed).run()?
             }
         };
         self.write_own(FrameKind::Next, &spare.header.segment.0.to_le_bytes())?;
         let full = std::mem::replace(&mut self.segment, spare);
+        let begun_after = std::mem::replace(&mut self.begun_after, self.last);
         self.left_bytes += self.at;
         self.held.push(full.header.segment);
-        if self.durable < self.number {
+        self.at = self.block_bytes as u64;
+        self.syncs_wanted = 0;
+        if !self.is_durable() {
             // Those before it are synced once more, and nothing is written to them: one handle
             // does. Whoever never syncs has many of them.
             self.behind.iter_mut().for_each(|before| before.file.lanes.truncate(1));
             let file = Spare { direct: None, ..full };
-            self.behind.push(Full { file, number: self.number });
+            self.behind.push(Full { file, begun_after, number: self.last.number });
         }
-        self.at = self.block_bytes as u64;
-        self.syncs_wanted = 0;
-        self.begin_segment()
+        Ok(())
     }
 
     /// Whether what this segment's syncs would gain by zeros in the next one is worth writing them.

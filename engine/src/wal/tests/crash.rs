@@ -24,9 +24,10 @@ fn an_unfinished_recovery_leaves_the_old_log_in_force() {
 }
 
 /// Appends, pairs of appends under one sync, spares, changes of segment, releases.
-/// Marks: the group acknowledged, and the floor in the upper half.
-fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
-    let mut segment_of = Vec::new();
+/// Marks: the group acknowledged, and the floor's segment in the upper half. Gives the segment of
+/// each group, and the floors.
+fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> (Vec<SegmentId>, Vec<LogFloor>) {
+    let (mut segment_of, mut floors) = (Vec::new(), vec![LogFloor::at(FIRST)]);
     let mut floor = FIRST;
     for n in 1..=40 {
         let durable = append_with(log, n, 100 + 90 * (n as usize % 7), n % 5 < 2);
@@ -46,13 +47,14 @@ fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
         }
         if n % 9 == 0 {
             floor = log.current();
+            floors.push(log.floor(floor));
             mark(floor.0 << 32);
             log.release(floor).remove().expect("names to remove");
         }
     }
     log.seal().expect("a sync");
     mark(floor.0 << 32 | 40);
-    segment_of
+    (segment_of, floors)
 }
 
 #[test]
@@ -60,25 +62,27 @@ fn every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
     let fs = disk();
     let mut log = new_log(&fs);
     let trace = fs.record();
-    let segment_of = workload(&mut log, &|value| trace.mark(value));
+    let (segment_of, floors) = workload(&mut log, &|value| trace.mark(value));
+    assert!(floors.iter().any(|floor| floor.after.is_some()), "{floors:?}");
     let (mut states, mut cuts) = (0, 0);
     for n in 0..=trace.len() {
         let marks = trace.marks(n);
         let floor = SegmentId(marks.iter().map(|mark| mark >> 32).max().unwrap_or(1));
+        let named = floors.iter().find(|named| named.segment == floor).expect("a floor");
         let acked = marks.iter().map(|mark| mark & 0xffff_ffff).max().unwrap_or(0);
         let first = segment_of.iter().position(|id| *id >= floor).map_or(1, |n| n as u64 + 1);
         let disk = trace.at(n).expect("a recorded effect");
         for state in disk.crash_states(Profile::Hostile, 150, n as u64) {
             let fs = SimFs::after_crash(&state);
             let (groups, found) =
-                read(&fs, floor).unwrap_or_else(|error| panic!("effect {n}, {state:?}: {error}"));
+                read(&fs, *named).unwrap_or_else(|error| panic!("effect {n}, {state:?}: {error}"));
             let last = first + groups.len() as u64;
             assert!(groups.iter().copied().eq(first..last), "effect {n}, {state:?}: {groups:?}");
             assert!(last > acked, "effect {n}, {state:?}: {groups:?} without {acked}");
             states += 1;
             cuts += usize::from(found.tail_discarded_bytes > 0);
             if states % 16 == 0 {
-                recover(&fs, floor, &groups, &found);
+                recover(&fs, *named, &groups, &found);
             }
         }
     }
@@ -86,7 +90,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
 }
 
 /// Copies the tail into a fresh log, with a crash wherever it may come.
-fn recover(fs: &SimFs, floor: SegmentId, groups: &[u64], found: &Replay) {
+fn recover(fs: &SimFs, floor: LogFloor, groups: &[u64], found: &Replay) {
     let trace = fs.record();
     let mut log = start(fs, found);
     for n in groups {
@@ -101,5 +105,5 @@ fn recover(fs: &SimFs, floor: SegmentId, groups: &[u64], found: &Replay) {
             assert_eq!(again, groups, "recovery, effect {n}, {state:?}");
         }
     }
-    assert_eq!(read(fs, log.current().min(found.next_segment)).expect("a whole log").0, groups);
+    assert_eq!(read(fs, found.next_segment).expect("a whole log").0, groups);
 }

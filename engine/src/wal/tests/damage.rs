@@ -186,7 +186,8 @@ fn a_torn_tail_is_cut_and_counted() {
     assert_eq!(groups, [1, 2]);
     assert_eq!((found.last_ts, found.seen_ts), (CommitTs(23), CommitTs(53)));
     assert_eq!(found.tail_discarded_bytes, 2 * 512 + 360);
-    let report = check(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Ok(())).expect("a walk");
+    let report =
+        check(&fs, Path::new(DIR), LogFloor::at(FIRST), &mut |_, _, _| Ok(())).expect("a walk");
     assert!(report.damage.is_empty());
     // Had they been synced before a later frame was written, it would be damage.
     overwrite(&fs, 1, 1024 + 160 + 100, &[0; 10]);
@@ -243,7 +244,8 @@ fn a_walk_reports_every_damaged_place() {
     overwrite(&fs, 1, 2 * 512 + 3, &[0xff]);
     overwrite(&fs, 2, 0, &[0xff]);
     overwrite(&fs, 3, 3 * 512 + 70, &[0xff]);
-    let report = check(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Ok(())).expect("a walk");
+    let report =
+        check(&fs, Path::new(DIR), LogFloor::at(FIRST), &mut |_, _, _| Ok(())).expect("a walk");
     let places: Vec<_> = report.damage.iter().map(|error| error.to_string()).collect();
     assert_eq!(report.damage.len(), 3, "{places:?}");
     for (error, place) in report.damage.iter().zip(["000001.wal", "000002.wal", "000003.wal"]) {
@@ -287,7 +289,8 @@ fn a_segment_lost_from_the_end_is_named_unless_it_was_never_begun() {
         let error = read(&fs, FIRST).expect_err("commits are missing");
         assert_placed(&error);
         assert!(error.to_string().contains("000003.wal"), "{error}");
-        let report = check(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Ok(())).expect("a walk");
+        let report =
+            check(&fs, Path::new(DIR), LogFloor::at(FIRST), &mut |_, _, _| Ok(())).expect("a walk");
         assert_eq!(report.damage.len(), 1, "{report:?}");
     }
     // A spare that was never begun may go: nothing names it.
@@ -341,7 +344,7 @@ fn what_looks_like_frames_everywhere_takes_no_longer_than_the_file() {
     }
     let path = names::segment_path(Path::new(DIR), WITH_IT);
     let file = fs.open(&path, Access::ReadWrite).expect("the segment");
-    let (first, len) = (frames_in(&fs, WITH_IT.0)[1], file.len().expect("a length") as usize);
+    let (first, len) = (frames_in(&fs, WITH_IT.0)[0], file.len().expect("a length") as usize);
     for at in (first..first + GROUP_BYTES).step_by(BLOCK_BYTES) {
         let mut forged = file.read_vec_at(FRAME_HEADER_BYTES, first as u64).expect("a frame");
         forged[4] ^= 1;
@@ -366,7 +369,7 @@ fn what_looks_like_frames_everywhere_takes_no_longer_than_the_file() {
 fn what_the_reader_of_a_payload_finds_gets_a_place() {
     let (fs, _) = small_log(Synced::Each, true);
     let found = |error: fn() -> Error| {
-        let shown = replay(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Err(error()));
+        let shown = replay(&fs, Path::new(DIR), LogFloor::at(FIRST), &mut |_, _, _| Err(error()));
         shown.expect_err("the first group is refused")
     };
     assert_placed(&found(|| Error::new(Kind::Corrupt, "a row without an end")));

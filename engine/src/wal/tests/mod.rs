@@ -17,8 +17,8 @@ use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX,
-    SegmentHeader, frame_header,
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, LogFloor,
+    PAYLOAD_BYTES_MAX, SegmentHeader, frame_header,
 };
 use crate::wal::reader::{Seen, SegmentReader, dump};
 use crate::wal::replay::{Replay, check, replay};
@@ -29,7 +29,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 const DIR: &str = "/db";
-/// Nine blocks: a header, a first frame, five groups, a seal or none, the name of the next segment.
+/// Nine blocks: a header, the log's first frame or a group, five groups, a seal or none, the name
+/// of the next segment.
 const SMALL: usize = 9 * 512;
 const FIRST: SegmentId = SegmentId(1);
 
@@ -83,10 +84,16 @@ fn payload(n: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
+impl From<SegmentId> for LogFloor {
+    fn from(segment: SegmentId) -> LogFloor {
+        LogFloor::at(segment)
+    }
+}
+
 /// The numbers of the groups that replay shows, each checked whole.
-fn read(fs: &dyn Vfs, floor: SegmentId) -> Result<(Vec<u64>, Replay)> {
+fn read(fs: &dyn Vfs, floor: impl Into<LogFloor>) -> Result<(Vec<u64>, Replay)> {
     let mut groups = Vec::new();
-    let found = replay(fs, Path::new(DIR), floor, &mut |first, last, bytes| {
+    let found = replay(fs, Path::new(DIR), floor.into(), &mut |first, last, bytes| {
         let bytes = bytes.bytes;
         let n = u64::from_le_bytes(*bytes.first_chunk().expect("a payload of `append`"));
         assert_eq!(bytes, payload(n, bytes.len()), "group {n} is not what was appended");
@@ -142,7 +149,7 @@ fn a_log_that_was_ended_says_so_until_it_begins_anew() {
         let end = format!("end    closed; what comes later comes after {}", upto.0);
         assert!(lines.last().is_some_and(|last| last.ends_with(&end)), "{groups}: {lines:?}");
         let log = start(&fs, &found);
-        assert!(!read(&fs, log.current()).expect("a whole log").1.ended);
+        assert!(!read(&fs, log.floor(log.current())).expect("a whole log").1.ended);
     }
 }
 
@@ -158,7 +165,7 @@ fn groups_of_all_sizes_come_back_over_real_files() {
     }
     log.seal().expect("a sync");
     let mut seen = Vec::new();
-    let found = replay(&*vfs, dir.path(), FIRST, &mut |first, _, bytes| {
+    let found = replay(&*vfs, dir.path(), LogFloor::at(FIRST), &mut |first, _, bytes| {
         assert_eq!(bytes.bytes, payload(first.0 / 10, bytes.bytes.len()));
         seen.push(bytes.bytes.len());
         Ok(())

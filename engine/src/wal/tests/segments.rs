@@ -6,19 +6,25 @@ use super::*;
 fn reused_files_never_bring_back_old_groups() {
     let fs = disk();
     let mut log = new_log(&fs);
-    for n in 1..=64 {
+    for n in 1.. {
         append(&mut log, n, 100).expect("room");
         if n % 3 == 0 {
             log.sync().expect("a sync");
         }
-        if let Some(job) = log.wants_spare() {
+        // In the end no file lies ready: frames were written to all that there are.
+        if n < 60
+            && let Some(job) = log.wants_spare()
+        {
             log.add_spare(job.run().expect("a spare"));
+        }
+        if n > 90 && frames_in(&fs, log.current().0).len() == 6 {
+            break;
         }
     }
     log.seal().expect("a sync");
     // A start, twice: its log lives in files that are full of old frames.
     for round in [100, 200] {
-        let (_, found) = read(&fs, log.current()).expect("a whole log");
+        let (_, found) = read(&fs, log.floor(log.current())).expect("a whole log");
         assert!(!found.free.is_empty(), "there is something to reuse");
         let before = fs.list(Path::new(DIR)).expect("names").len();
         log = start(&fs, &found);
@@ -26,12 +32,12 @@ fn reused_files_never_bring_back_old_groups() {
         append(&mut log, round, 100).expect("room");
         let stale = frames_in(&fs, log.current().0);
         assert_eq!(stale[2], 3 * 512, "stale frames follow");
-        assert_eq!(read(&fs, log.current()).expect("a whole log").0, [round]);
+        assert_eq!(read(&fs, log.floor(log.current())).expect("a whole log").0, [round]);
         // Frames that share blocks, up to the middle of one: stale bytes fill the rest of it.
         (1..=3).for_each(|n| append(&mut log, round + n, 100).expect("room"));
         log.sync().expect("a sync");
         let groups: Vec<_> = (round..=round + 3).collect();
-        assert_eq!(read(&fs, log.current()).expect("a whole log").0, groups);
+        assert_eq!(read(&fs, log.floor(log.current())).expect("a whole log").0, groups);
         log.release(log.current()).remove().expect("names to remove");
     }
 }
@@ -46,7 +52,7 @@ fn the_pool_of_free_files_is_bounded() {
         assert!(fs.list(Path::new(DIR)).expect("names").len() <= 4);
     }
     log.seal().expect("a sync");
-    assert_eq!(read(&fs, log.current()).expect("a whole log").0.last(), Some(&100));
+    assert_eq!(read(&fs, log.floor(log.current())).expect("a whole log").0.last(), Some(&100));
 }
 
 #[test]
@@ -297,7 +303,7 @@ fn a_free_file_of_a_length_that_no_log_gave_it_is_brought_to_one() {
             append(&mut log, n, bytes).expect("room");
         }
         log.seal().expect("a sync");
-        let (_, found) = read(&fs, log.current()).expect("a whole log");
+        let (_, found) = read(&fs, log.floor(log.current())).expect("a whole log");
         assert!(!found.free.is_empty(), "there is something to reuse");
         for id in &found.free {
             let end = bytes_of(&fs, id.0).len();
