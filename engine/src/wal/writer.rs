@@ -36,6 +36,10 @@ const HEAD_BLOCKS: usize = 1;
 /// one.
 const TAIL_BLOCKS: usize = 2;
 
+/// Segments made ahead once the log has grown, where commits wait for no sync: those who make them
+/// also write memtables to files, and meanwhile it may come to the end of more than one.
+const SPARES_MAX: usize = 2;
+
 /// Released segments kept for reuse; more are deleted. One becomes the spare while the next is
 /// being released.
 const FREE_SEGMENTS_MAX: usize = 2;
@@ -406,10 +410,13 @@ impl LogWriter {
 
     /// Whether [`LogWriter::wants_spare`] has work to give.
     pub(crate) fn spare_is_due(&self) -> bool {
+        let file_bytes = self.segment.header.file_bytes;
+        let has_grown = file_bytes >= self.segment_bytes.min(2 * FIRST_SEGMENT_BYTES) as u64;
+        let is_fast = has_grown && !self.syncs_pay_for_zeros();
         self.closed.is_none()
-            && self.spares.is_empty()
+            && self.spares.len() < if is_fast { SPARES_MAX } else { 1 }
             && !self.spare_is_underway
-            && self.at * 2 >= self.segment.header.file_bytes
+            && self.at * 2 >= file_bytes
     }
 
     /// Takes a prepared segment.

@@ -102,6 +102,7 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     };
     let (reserved, zeroed) = ([1, 1], [0, 2]); // One write is the header.
     assert_eq!(to_next_segment(&mut log, false), reserved);
+    assert_eq!(to_next_segment(&mut log, true), [0, 0], "of two one is left");
     assert_eq!(to_next_segment(&mut log, true), zeroed);
     // The group that began this segment asked for a sync: one for all of it.
     assert_eq!(to_next_segment(&mut log, false), reserved);
@@ -251,6 +252,35 @@ fn a_spare_that_comes_when_a_larger_one_is_there_is_kept_for_later() {
     log.release(log.current()).remove().expect("names to remove");
     log.give_up_free().remove().expect("names to remove");
     assert_eq!(fs.list(Path::new(DIR)).expect("names").len(), 1, "the segment in use");
+}
+
+#[test]
+fn two_spares_follow_one_another_and_make_way_for_a_larger_one() {
+    for is_larger in [false, true] {
+        let fs = disk();
+        let mut log = new_log(&fs);
+        (1..=3).for_each(|n| append(&mut log, n, 400).expect("room"));
+        for _ in 0..2 {
+            let job = log.wants_spare().expect("half full");
+            log.add_spare(job.run().expect("a spare"));
+        }
+        assert!(log.wants_spare().is_none(), "enough");
+        if is_larger {
+            log.ensure_room(2 * SMALL).expect("a segment");
+            append(&mut log, 4, 2 * SMALL).expect("room was found");
+            assert_eq!(log.current(), SegmentId(4));
+        } else {
+            let (syncs, mut n) = (fs.syncs(), 4);
+            while log.current() < SegmentId(3) {
+                append(&mut log, n, 400).expect("room");
+                n += 1;
+            }
+            assert_eq!(fs.syncs(), syncs, "nobody made a segment");
+        }
+        log.seal().expect("a sync");
+        let (groups, _) = read(&fs, FIRST).expect("a whole log");
+        assert!(groups.len() > 3 && groups.iter().copied().eq(1..=groups.len() as u64));
+    }
 }
 
 #[test]
