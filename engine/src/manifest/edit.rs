@@ -138,15 +138,22 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
-        if flags & !ALL_FLAGS != 0 {
+        let is_link_of_nothing = flags & (HAS_LOG_FLOOR | HAS_LOG_LINK) == HAS_LOG_LINK;
+        if flags & !ALL_FLAGS != 0 || is_link_of_nothing {
             return None;
         }
         let mut number =
             |flag| if flags & flag == 0 { Some(None) } else { reader.varint().map(Some) };
         let segment = number(HAS_LOG_FLOOR)?.map(SegmentId);
-        let link = (number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?);
+        let link = [number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?, number(HAS_LOG_LINK)?];
+        let after = match link {
+            [Some(number), Some(crc), Some(ts)] => {
+                Some(Link { number, crc: crc.try_into().ok()?, ts: CommitTs(ts) })
+            }
+            _ => None,
+        };
         let mut edit = Edit {
-            log_floor: log_floor(segment, link)?,
+            log_floor: segment.map(|segment| LogFloor { segment, after }),
             next_file: number(HAS_NEXT_FILE)?.map(FileNo),
             last_ts: number(HAS_LAST_TS)?.map(CommitTs),
             history_floor: number(HAS_HISTORY_FLOOR)?.map(CommitTs),
@@ -238,23 +245,6 @@ impl Edit {
             }
         }
         out
-    }
-}
-
-/// `None` where the numbers are no floor.
-fn log_floor(
-    segment: Option<SegmentId>,
-    link: (Option<u64>, Option<u64>, Option<u64>),
-) -> Option<Option<LogFloor>> {
-    let after = match link {
-        (Some(number), Some(crc), Some(ts)) => {
-            Some(Link { number, crc: crc.try_into().ok()?, ts: CommitTs(ts) })
-        }
-        _ => None,
-    };
-    match segment {
-        Some(segment) => Some(Some(LogFloor { segment, after })),
-        None => after.is_none().then_some(None),
     }
 }
 
