@@ -87,6 +87,33 @@ fn a_flush_after_the_log_failed_leaves_a_database_that_opens() {
     }
 }
 
+/// Without syncs the log goes on in a segment of which nothing is durable, and a flush has the log
+/// begin there. Whatever a power loss takes of it, what was flushed stays, then commits in order.
+#[test]
+fn a_flush_names_a_segment_that_no_sync_has_reached() {
+    const FLUSHED: u64 = 30;
+    let disk = SimFs::new();
+    let (db, table) = open(&disk).unwrap();
+    let put = |row: u64| {
+        let batch = table.partition("p").batch().upsert(row.to_be_bytes(), VALUE);
+        batch.durability(Durability::Flushed).commit().unwrap();
+    };
+    (0..FLUSHED).for_each(put);
+    db.flush().unwrap();
+    (FLUSHED..FLUSHED + 5).for_each(put);
+    let mut kept = BTreeSet::new();
+    for (n, state) in disk.crash_states(Profile::Hostile, 300, 11).enumerate() {
+        let opened = open(&SimFs::after_crash(&state));
+        let (_db, table) = opened.unwrap_or_else(|error| panic!("state {n}, {state:?}: {error}"));
+        let is_there = |row: &u64| table.get("p", row.to_be_bytes()).unwrap().is_some();
+        let rows = (0..ROWS).filter(is_there).count() as u64;
+        assert_eq!(lost(&table, &(0..rows).collect()), [0; 0], "state {n}, {state:?}");
+        kept.insert(rows);
+    }
+    assert_eq!(kept.first(), Some(&FLUSHED), "the rest may go");
+    assert!(kept.len() > 3, "{kept:?}");
+}
+
 /// A sync of the manifest fails as some file systems fail it: what was not written counts as
 /// written. The process dies, and the power goes at any moment of the next open.
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Promise: once a sync returns `Ok`, every frame written before it began survives power loss;
 //! after any failure the log takes nothing more. The log goes on in another segment without a wait
-//! for the disk: neither what stands in the segments before is durable then nor its first frame, and
+//! for the disk: neither what stands in the segments before is durable then nor its first frame.
 //! [`LogWriter::floor`] tells what that is to follow. The next sync covers them all, unless a
 //! manifest with a higher floor came first.
 //!
