@@ -31,6 +31,7 @@ use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
 use crate::wal::format::LogFloor;
+use std::cmp::max_by_key;
 use std::sync::{Arc, Weak};
 
 /// What of the world a tree reaches, and who is told of what it does.
@@ -255,10 +256,7 @@ impl Tree {
         // Kept even where it raises nothing: an edit with commits and no floor is of rows past the
         // log.
         let before = set.state().log_floor;
-        edit.log_floor = edit.log_floor.map(|floor| match floor.segment < before.segment {
-            true => before,
-            false => floor,
-        });
+        edit.log_floor = edit.log_floor.map(|floor| max_by_key(before, floor, |one| one.segment));
         edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
         let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
         let outdated = Outdated::by(&edit, flushed);

@@ -433,8 +433,12 @@ impl LogWriter {
 
     /// Takes a prepared segment in place of all that there are, whose ids are below its own.
     fn put_first(&mut self, spare: Spare) {
-        self.held.extend(self.spares.drain(..).map(|small| small.header.segment));
+        self.give_up_spares();
         self.spares.push_back(spare);
+    }
+
+    fn give_up_spares(&mut self) {
+        self.held.extend(self.spares.drain(..).map(|spare| spare.header.segment));
     }
 
     /// Takes note that preparing a segment failed; [`LogWriter::wants_spare`] will ask again.
@@ -611,13 +615,12 @@ impl LogWriter {
     /// where it is torn and takes the frames of later segments for what they are, never promised.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
         let needed = needed + HEAD_BLOCKS * self.block_bytes;
+        if self.spares.front().is_some_and(|spare| spare.header.file_bytes < needed as u64) {
+            self.give_up_spares();
+        }
         let spare = match self.spares.pop_front() {
-            Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
-            too_small => {
-                let all = too_small.into_iter().chain(self.spares.drain(..));
-                self.held.extend(all.map(|small| small.header.segment));
-                self.spare_job(needed).run()?
-            }
+            Some(spare) => spare,
+            None => self.spare_job(needed).run()?,
         };
         self.write_own(FrameKind::Next, &spare.header.segment.0.to_le_bytes())?;
         let full = std::mem::replace(&mut self.segment, spare);
