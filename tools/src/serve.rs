@@ -262,9 +262,9 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
 /// that nobody takes; and that answer, which needs no place up to 64 KiB.
 const CONNECTION_BYTES: usize = 112 << 10;
 
-/// What TLS adds to that: 16 KiB of the answer that wait encrypted, and as many of a record that
-/// has not come whole.
-const TLS_BYTES: usize = 32 << 10;
+/// What TLS adds to that: a record whose requests wait to be read and one that has not come whole,
+/// of 16 KiB each, and the state of the session. An answer waits encrypted, or as it was made.
+const TLS_BYTES: usize = 48 << 10;
 
 /// So many connections are served however little memory there is.
 const CONNECTIONS_MIN: usize = 256;
@@ -414,8 +414,8 @@ mod tests {
         for (usable_mib, given_mib, asked, connections, with_tls) in [
             (0, 896, 10_000, 10_000, 10_000),
             (16_384, 4_864, 10_000, 10_000, 10_000),
-            (256, 181, 10_000, 685, 533),
-            (256, 181, 600, 600, 533),
+            (256, 181, 10_000, 685, 480),
+            (256, 181, 600, 600, 480),
             (256, 300, 10_000, 256, 256),
             (256, 300, 10, 10, 10),
         ] {

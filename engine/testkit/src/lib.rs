@@ -5,6 +5,7 @@
 
 pub mod seed;
 pub mod counts;
+pub mod held;
 pub mod fewer;
 pub mod commits;
 pub mod shrink;

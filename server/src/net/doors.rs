@@ -26,9 +26,10 @@ const ADMIN_PLACES: usize = 64;
 /// have a bound of their own, often this one.
 const WAITING_MAX: u32 = 4_096;
 
-/// Most bytes of an answer that wait encrypted until they can leave: the largest record of TLS. The
-/// answer itself is there too as long as not all of it has come so far.
-const ENCRYPTED_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of an answer that wait encrypted until they can leave: all of one that needs no
+/// place, and its head. The answer itself is there too as long as not all of it has come so far:
+/// with less, more would be held.
+const ENCRYPTED_BYTES_MAX: usize = 72 << 10;
 
 /// How long accepting rests after the system refused a connection: files may be short.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(50);
