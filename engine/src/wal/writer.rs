@@ -514,8 +514,10 @@ impl LogWriter {
             Some(full) => Some(full.begun_after),
             None => Some(self.begun_after).filter(|_| segment == self.current()),
         };
-        // Where its first frame is durable, that it has one is worth more.
-        LogFloor { segment, after: begun_after.filter(|link| self.durable <= link.number) }
+        // Where its first frame is durable, that it has one is worth more. Planted: none is told.
+        let after =
+            begun_after.filter(|link| self.durable <= link.number && !crate::planted!("B02b"));
+        LogFloor { segment, after }
     }
 
     /// The number of the last frame written, and of the last that is durable.

@@ -290,6 +290,19 @@ fn rolling(rng: &mut Rng) -> Vec<Op> {
         ops.extend([Op::Flush, Op::Reopen]);
     }
     let before = ops.len();
+    if rng.chance(30) {
+        // The log begins in a segment of which nothing is durable, with what is in a file by then.
+        let mut flushed = |bytes| Op::Write {
+            table: 0,
+            pk: 0,
+            rows: vec![(rng.below(8) as u8, Some(bytes))],
+            level: Durability::Flushed,
+            wait: true,
+        };
+        ops.extend([6000, 6000, 6000, 6000].map(&mut flushed));
+        ops.push(Op::Flush);
+        ops.extend([300, 300, 300].map(&mut flushed));
+    }
     while ops.len() < before + 13 {
         let level = *rng.pick(&[Durability::Flushed, Durability::Flushed, Durability::Buffered]);
         let level = if rng.chance(8) { Durability::Synced } else { level };

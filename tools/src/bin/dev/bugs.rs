@@ -92,6 +92,7 @@ const fn bug(
 pub(crate) const BUGS: &[Bug] = &[
     bug("B01", "acknowledges before the sync", T3, STATES, STATE),
     bug("B02", "replays the next segment after a bad frame", T3, SEGMENTS, STATE),
+    bug("B02b", "begins a log behind a frame that is not there", T3, SEGMENTS, STATE),
     bug("B03", "takes what a reused segment's file held for frames", T3, SEGMENTS, STATE),
     bug("B04", "takes zeros for unused room and goes on behind them", T3, SEGMENTS, STATE),
     bug("B05", "takes a hole in the synced log for its end", T6, DAMAGE, WRONG),
