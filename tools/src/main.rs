@@ -51,6 +51,8 @@ mod forks;
 mod otlp;
 mod greeting;
 mod fleeting;
+mod shares;
+mod asked;
 mod serve;
 
 use crate::args::command::{Cli, Command};
