@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,9 +17,10 @@ use tabulith::table::error::TableError;
 use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::{TableStore, TablesPage};
+use tabulith::table::write::Write;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Builder, CommitTs, Db, Entity, If, Kind, Table, Value};
+use tabulith::{Builder, CommitTs, Db, Entity, Filter, If, Kind, Op as Compare, Table, Value};
 use tabulith_testkit::counts;
 use tabulith_testkit::seed::{self, Replay, Rng};
 
@@ -488,7 +490,7 @@ fn tables_of_entities_are_read_as_of_a_moment() {
     flights.delete("p", "b", IfMatch::Any).unwrap();
     let after = flights.upsert(entity("c", 3)).unwrap().0;
     let all = |past: &tabulith::embedded::entities::PastEntities| -> Vec<(String, Value)> {
-        let found = past.query(None).unwrap().into_iter();
+        let found = past.query(None).map(|entity| entity.unwrap());
         found.map(|e| (e.row_key.clone(), e.property("n").unwrap().clone())).collect()
     };
     let (store, account) = (TableStore::new(Arc::new(db.clone())), account());
@@ -526,6 +528,33 @@ fn tables_of_entities_are_read_as_of_a_moment() {
         assert!(refused.to_string().contains("the history begins at 2026-"), "{refused}");
     }
     drop((early, first, past));
+}
+
+/// More than two pages of them, and all of them gone by the second.
+#[test]
+fn entities_of_then_come_page_by_page_and_are_all_of_then() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let flights = db.entities("flights").unwrap();
+    let mut before = CommitTs::ZERO;
+    for chunk in (0..2_500).collect::<Vec<i32>>().chunks(100) {
+        let entity = |n: &i32| Entity::new("p", format!("{n:05}")).with("n", *n).with("m", 7);
+        let writes = chunk.iter().map(|n| Write::Insert(entity(n)));
+        before = flights.transact(writes.collect()).unwrap()[0].ts;
+    }
+    let past = flights.as_of(before).unwrap();
+    let mut found = past.query(None).select(&["n"]);
+    let first = found.next().unwrap().unwrap();
+    flights.truncate().unwrap();
+    flights.upsert(Entity::new("p", "00001").with("n", -1)).unwrap();
+    db.compact().unwrap();
+    drop(past);
+    let all: Vec<Entity> = iter::once(first).chain(found.map(Result::unwrap)).collect();
+    let numbers: Vec<_> = all.iter().map(|entity| entity.property("n").unwrap().clone()).collect();
+    assert_eq!(numbers, (0..2_500).map(Value::Int32).collect::<Vec<_>>());
+    assert!(all.iter().all(|entity| entity.property("m").is_none()));
+    let filter = Filter::compare("n", Compare::Ge, 2_400);
+    assert_eq!(flights.as_of(before).unwrap().query(Some(filter)).count(), 100);
 }
 
 fn account() -> AccountName {

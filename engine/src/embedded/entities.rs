@@ -130,7 +130,7 @@ impl Entities {
     /// # }
     /// ```
     pub fn as_of(&self, at: CommitTs) -> TableResult<PastEntities> {
-        let past = self.store.as_of(at)?;
+        let past = Arc::new(self.store.as_of(at)?);
         Ok(PastEntities { past, account: self.account.clone(), name: self.name.clone() })
     }
 
@@ -213,8 +213,7 @@ impl Entities {
     /// All entities that pass `filter`, in the order of their keys. Each thousand is as of one
     /// moment; an entity that does not change meanwhile appears exactly once.
     pub fn query(&self, filter: Option<Filter>) -> Found {
-        let query = Query { filter, ..Query::default() };
-        Found { table: self.clone(), query, page: Vec::new().into_iter(), more: true }
+        Found::new(Source::Now(self.clone()), filter)
     }
 
     /// How many entities there are, as of now: exactly, and mostly without reading them; see
@@ -284,9 +283,9 @@ impl Entities {
 }
 
 /// A table of entities as it was: [`Entities::as_of`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PastEntities {
-    past: Past,
+    past: Arc<Past>,
     account: AccountName,
     name: TableName,
 }
@@ -298,18 +297,8 @@ impl PastEntities {
     }
 
     /// All entities that passed `filter`, in the order of their keys, and all as of that moment.
-    ///
-    /// Cost: holds all of them. Pages: [`TableStore::as_of`].
-    pub fn query(&self, filter: Option<Filter>) -> TableResult<Vec<Entity>> {
-        let (mut query, mut all) = (Query { filter, ..Query::default() }, Vec::new());
-        loop {
-            let page = self.past.query(&self.account, &self.name, &query)?;
-            all.extend(page.entities);
-            query.from = page.next;
-            if query.from.is_none() {
-                return Ok(all);
-            }
-        }
+    pub fn query(&self, filter: Option<Filter>) -> Found {
+        Found::new(Source::Then(self.clone()), filter)
     }
 
     /// How many entities there were.
@@ -318,15 +307,27 @@ impl PastEntities {
     }
 }
 
+/// What a query asks.
+#[derive(Debug)]
+enum Source {
+    Now(Entities),
+    Then(PastEntities),
+}
+
 /// The entities that a query finds, page by page. Ends after an error.
 pub struct Found {
-    table: Entities,
+    source: Source,
     query: Query,
     page: vec::IntoIter<Entity>,
     more: bool,
 }
 
 impl Found {
+    fn new(source: Source, filter: Option<Filter>) -> Found {
+        let query = Query { filter, ..Query::default() };
+        Found { source, query, page: Vec::new().into_iter(), more: true }
+    }
+
     /// Reads only these properties of each entity that is still to come, beside its keys and
     /// Timestamp.
     ///
@@ -350,8 +351,14 @@ impl Found {
     }
 
     fn turn_page(&mut self) -> TableResult<()> {
-        let Entities { store, account, name } = &self.table;
-        let page = store.query(account, name, &self.query)?;
+        let page = match &self.source {
+            Source::Now(Entities { store, account, name }) => {
+                store.query(account, name, &self.query)
+            }
+            Source::Then(PastEntities { past, account, name }) => {
+                past.query(account, name, &self.query)
+            }
+        }?;
         let next: Option<Continuation> = page.next;
         self.more = next.is_some();
         self.query.from = next;
@@ -380,7 +387,8 @@ impl Iterator for Found {
 
 impl std::fmt::Debug for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Found { table, query, .. } = self;
-        f.debug_struct("Found").field("table", table).field("query", query).finish_non_exhaustive()
+        let Found { source, query, .. } = self;
+        let mut found = f.debug_struct("Found");
+        found.field("source", source).field("query", query).finish_non_exhaustive()
     }
 }

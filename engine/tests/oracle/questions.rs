@@ -131,7 +131,8 @@ pub(crate) fn look_back(
     let filter = Filter::compare("N", Compare::Ge, 500);
     let look = || {
         let past = table.as_of(at)?;
-        Ok((past.query(None)?, past.query(Some(filter))?, past.count()?))
+        let all = |filter| past.query(filter).collect::<TableResult<Vec<_>>>();
+        Ok((all(None)?, all(Some(filter))?, past.count()?))
     };
     let (found, passing, count) = match look() {
         Err(TableError::TableNotFound) if info.created > at => return Ok(false),
