@@ -577,7 +577,7 @@ trait Stream: io::Read + io::Write {}
 
 impl<T: io::Read + io::Write> Stream for T {}
 
-/// A client with or without TLS, and his socket.
+/// A client with or without TLS, and its socket.
 fn reader(house: &House, secure: bool) -> (Box<dyn Stream>, TcpStream) {
     let connect = |addr| TcpStream::connect(addr).expect("a connection");
     if !secure {
