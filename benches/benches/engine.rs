@@ -10,7 +10,6 @@ use std::sync::Arc;
 use tabulith::Table;
 use tabulith::db::Db;
 use tabulith::env::rng::Rng;
-use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Durability, Options, Reach};
 use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
@@ -230,11 +229,9 @@ fn entities(c: &mut Criterion) -> Result<()> {
     let account = AccountName::parse("devstoreaccount1").ok().context("account")?;
     let table = TableName::parse("entities").ok().context("table")?;
     store.create_table(&account, &table)?;
-    let entity = |i: u64| Entity {
-        partition_key: rows::keys(i).0,
-        row_key: rows::keys(i).1,
-        ts: CommitTs::ZERO,
-        properties: fixture::properties(),
+    let entity = |i: u64| {
+        let (partition_key, row_key) = rows::keys(i);
+        Entity { properties: fixture::properties(), ..Entity::new(partition_key, row_key) }
     };
     let mut i = 0;
     c.bench_function("entity of 10 properties: insert or replace, Buffered", |b| {

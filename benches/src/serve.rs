@@ -19,7 +19,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use tabulith::db::Db;
-use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
@@ -137,7 +136,7 @@ fn entity(i: u64) -> Entity {
         };
         (format!("Property{n}"), value)
     });
-    Entity { partition_key, row_key, ts: CommitTs::ZERO, properties: properties.collect() }
+    Entity { properties: properties.collect(), ..Entity::new(partition_key, row_key) }
 }
 
 /// The least that an HTTP server does, on the same library and as many threads.

@@ -442,7 +442,7 @@ mod tests {
         let mut tables = Tables::new();
         for name in names {
             let id = tables.next_id().unwrap();
-            let row = Row { ts: CommitTs(5), value: encode(id, b"note").into() };
+            let row = Row::new(CommitTs(5), encode(id, b"note").into());
             tables.load(&row_key(name), row).unwrap();
         }
         tables
@@ -494,7 +494,7 @@ mod tests {
         for (rk, value) in
             [(&b"next"[..], &b"abc"[..]), (b"x", b""), (b"tn", b"\x02...."), (b"tn", b"\x01ab")]
         {
-            let row = Row { ts: CommitTs(1), value: Bytes::copy_from_slice(value) };
+            let row = Row::new(CommitTs(1), Bytes::copy_from_slice(value));
             let error = Tables::new().load(rk, row).unwrap_err();
             assert_eq!(error.kind(), Kind::Corrupt);
         }

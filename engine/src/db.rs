@@ -479,12 +479,13 @@ fn has_expired(found: &Found, now: impl FnOnce() -> CommitTs) -> bool {
 
 /// What a reader is given of a row that `view` found and that is there.
 fn row_of(view: &View, mut found: Found, reach: Reach) -> Result<Row> {
+    let expires = expiry::told(found.kind, &found.value);
     if found.kind.expires() {
         found.value = found.value.split_off(expiry::LEN.min(found.value.len()));
         found.kind = found.kind.while_alive();
     }
     let Found { ts, value, .. } = view.resolve(found, reach)?;
-    Ok(Row { ts, value })
+    Ok(Row { ts, expires, value })
 }
 
 fn read_only() -> Error {

@@ -9,10 +9,13 @@ pub(crate) const LEN: usize = 8;
 /// When a row stored as `stored` expires; the end of time for one that does not. Whoever loads a
 /// block or a log has refused what is too short for its kind.
 pub(crate) fn of(kind: RowKind, stored: &[u8]) -> CommitTs {
-    match stored.first_chunk::<LEN>().filter(|_| kind.expires()) {
-        Some(ticks) => CommitTs(u64::from_le_bytes(*ticks)),
-        None => CommitTs::MAX,
-    }
+    told(kind, stored).unwrap_or(CommitTs::MAX)
+}
+
+/// The same as readers are told it: `None` for a row that does not expire.
+pub(crate) fn told(kind: RowKind, stored: &[u8]) -> Option<CommitTs> {
+    let ticks = stored.first_chunk::<LEN>().filter(|_| kind.expires())?;
+    Some(CommitTs(u64::from_le_bytes(*ticks)))
 }
 
 /// Appends an expiry; the value follows.
@@ -60,6 +63,8 @@ mod tests {
             (of(RowKind::Put, &stored), value_of(RowKind::Put, b"x")),
             (CommitTs::MAX, &b"x"[..])
         );
+        assert_eq!(told(RowKind::LinkUntil, &stored), Some(CommitTs(7)));
+        assert_eq!(told(RowKind::Put, &stored), None);
         assert!(
             !fits(RowKind::LinkUntil, 7) && fits(RowKind::LinkUntil, 8) && fits(RowKind::Put, 0)
         );

@@ -477,7 +477,7 @@ pub fn lend_entity<'a>(
     ts: CommitTs,
     bytes: &'a [u8],
 ) -> Result<EntityRef<'a>> {
-    EntityRef::open(partition_key, row_key, ts, bytes)
+    EntityRef::open(partition_key, row_key, (ts, None), bytes)
 }
 
 /// An entity's bytes.

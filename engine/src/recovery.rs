@@ -118,7 +118,7 @@ pub(crate) fn load_tables(view: &View, last_ts: CommitTs) -> Result<Tables> {
     // From the end: the versions of a row then come in the order of their commits.
     versions.seek_before(&range.end)?;
     while versions.valid() && versions.key() >= range.start.as_slice() {
-        let row = Row { ts: versions.ts(), value: versions.value()? };
+        let row = Row::new(versions.ts(), versions.value()?);
         let rk = versions.key().get(prefix.len()..).unwrap_or_default();
         match versions.kind() {
             RowKind::Delete => tables.unload(rk, row.ts)?,

@@ -14,25 +14,34 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// One stored row, without its key. When it expires, if it does, is not told.
+/// One stored row, without its key.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The commit that wrote it.
     pub ts: CommitTs,
+    /// The time from which on it is gone, where it was written with one. A time to live of its
+    /// table may end it before.
+    pub expires: Option<CommitTs>,
     /// Its bytes.
     pub value: Bytes,
 }
 
 impl Row {
-    /// A row, for those who implement [`RowStore`].
+    /// A row that stays, for those who implement [`RowStore`].
     pub fn new(ts: CommitTs, value: Bytes) -> Row {
-        Row { ts, value }
+        Row { ts, expires: None, value }
+    }
+
+    /// The row, gone from the time `expires` on, where there is one.
+    #[must_use]
+    pub fn until(self, expires: Option<CommitTs>) -> Row {
+        Row { expires, ..self }
     }
 
     /// As whoever writes it reads it before its commit.
-    pub(crate) fn own(value: &[u8]) -> Row {
-        Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) }
+    pub(crate) fn own(value: &[u8], expires: Option<CommitTs>) -> Row {
+        Row { ts: CommitTs::ZERO, expires, value: Bytes::copy_from_slice(value) }
     }
 }
 
@@ -219,6 +228,15 @@ pub trait RowCursor: Send {
 
     /// The commit that wrote the row here.
     fn ts(&self) -> CommitTs;
+
+    /// The time from which on the row here is gone, where it was written with one; `None` in a
+    /// store whose rows stay.
+    ///
+    /// Cost: nothing for a row that stays; else that of [`RowCursor::value_ref`], without the reads
+    /// of a value that the store keeps apart.
+    fn expires(&self) -> Result<Option<CommitTs>> {
+        Ok(None)
+    }
 
     /// From here on a move up may stop on a row that nobody sees, once it has passed so many of
     /// them. Such a row is ruled out. Without this a move passes as many as there are.

@@ -181,6 +181,10 @@ impl RowCursor for DbCursor {
         self.scan.ts()
     }
 
+    fn expires(&self) -> Result<Option<CommitTs>> {
+        self.scan.expires()
+    }
+
     fn stop_after(&mut self, hidden: usize) {
         self.scan.stop_after(hidden);
     }

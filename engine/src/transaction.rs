@@ -21,7 +21,7 @@ use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::savepoint::{Savepoint, Savepoints};
 use crate::scan::{DbCursor, Pin};
-use crate::update::Writes;
+use crate::update::{Writes, own_row};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -86,7 +86,7 @@ impl Transaction {
     pub fn get(&mut self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
         let rk = rk.as_ref();
         if let Some(own) = self.writes.get(rk) {
-            return Ok(own.map(Row::own));
+            return Ok(own_row(own));
         }
         let when = When::At(self.pin.moment);
         let row = self.pin.inner.get(when, self.key.row(rk), Reach::Disk)?;
@@ -115,13 +115,14 @@ impl Transaction {
         let mut cursor = DbCursor::open(&self.pin, range.clone())?;
         while cursor.next()? {
             let rk = Bytes::copy_from_slice(self.key.rk_of(cursor.key()));
-            rows.insert(rk, Row { ts: cursor.ts(), value: cursor.value()? });
+            let expires = cursor.expires()?;
+            rows.insert(rk, Row { ts: cursor.ts(), expires, value: cursor.value()? });
         }
         let stored = rows.len();
         for (rk, own) in self.writes.all() {
             if range.contains(self.key.row(rk)) {
-                match own {
-                    Some(value) => rows.insert(Bytes::copy_from_slice(rk), Row::own(value)),
+                match own_row(own) {
+                    Some(row) => rows.insert(Bytes::copy_from_slice(rk), row),
                     None => rows.remove(rk),
                 };
             }
@@ -131,8 +132,7 @@ impl Transaction {
     }
 
     /// Writes a row, which stays: one that was read and would have expired does not go any more.
-    /// Its expiry cannot be read; a program that is to keep one has it in the value too, and writes
-    /// by [`Transaction::put_until`].
+    /// Who is to keep a row's expiry ([`Row::expires`]) writes by [`Transaction::put_until`].
     pub fn put(&mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writes.put(rk.as_ref(), value.as_ref())
     }

@@ -48,9 +48,9 @@ pub(crate) struct Writes {
     batch: Batch,
     /// The greatest RowKey written; `None` once the RowKeys stopped ascending.
     ascending: Option<Vec<u8>>,
-    /// The last write of each RowKey: where its value stands in the batch, `None` where it is
-    /// removed. Covers the batch up to `indexed`.
-    last: BTreeMap<Vec<u8>, Option<Range<usize>>>,
+    /// The last write of each RowKey: its kind and where what is stored of it stands in the batch,
+    /// `None` where it is removed. Covers the batch up to `indexed`.
+    last: BTreeMap<Vec<u8>, Option<(RowKind, Range<usize>)>>,
     indexed: Mark,
     /// The ranges of RowKeys erased, each with the place in the batch after it. What was put in one
     /// before is deleted one by one, so only keys that no operation names are looked up here.
@@ -76,8 +76,14 @@ impl RowKeys {
     }
 }
 
-/// A row as these writes leave it: `None` removed.
-pub(crate) type Written<'a> = Option<&'a [u8]>;
+/// A row as these writes leave it: its kind and what is stored of it, `None` where it is removed.
+pub(crate) type Written<'a> = Option<(RowKind, &'a [u8])>;
+
+/// The row that these writes leave, as they read it themselves.
+pub(crate) fn own_row(written: Written<'_>) -> Option<Row> {
+    written
+        .map(|(kind, stored)| Row::own(expiry::value_of(kind, stored), expiry::told(kind, stored)))
+}
 
 impl Writes {
     /// Whether there are none.
@@ -160,7 +166,7 @@ impl Writes {
             self.index();
         }
         match self.last.get(rk).filter(|_| !is_new) {
-            Some(place) => Some(place.clone().map(|place| self.batch.slice(place))),
+            Some(last) => Some(written(&self.batch, last)),
             None => self.erases(rk).then_some(None),
         }
     }
@@ -174,15 +180,13 @@ impl Writes {
     pub(crate) fn all(&mut self) -> impl DoubleEndedIterator<Item = (&[u8], Written<'_>)> {
         self.index();
         let batch = &self.batch;
-        let value = |place: &Option<Range<usize>>| place.clone().map(|place| batch.slice(place));
-        self.last.iter().map(move |(rk, place)| (rk.as_slice(), value(place)))
+        self.last.iter().map(move |(rk, last)| (rk.as_slice(), written(batch, last)))
     }
 
     fn index(&mut self) {
         let last = &mut self.last;
-        self.indexed = self.batch.each_since(self.indexed, |rk, kind, value| {
-            let value = value.start + expiry::value_start(kind)..value.end;
-            last.insert(rk.to_vec(), (kind != RowKind::Delete).then_some(value));
+        self.indexed = self.batch.each_since(self.indexed, |rk, kind, stored| {
+            last.insert(rk.to_vec(), (kind != RowKind::Delete).then_some((kind, stored)));
         });
     }
 
@@ -218,6 +222,10 @@ impl Writes {
         }
         Ok(batch)
     }
+}
+
+fn written<'a>(batch: &'a Batch, last: &Option<(RowKind, Range<usize>)>) -> Written<'a> {
+    last.as_ref().map(|(kind, place)| (*kind, batch.slice(place.clone())))
 }
 
 /// One partition while an update works on it, its latch held.
@@ -266,7 +274,7 @@ impl<'a> Update<'a> {
 impl PartitionUpdate for Update<'_> {
     fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
         match self.writes.get(rk) {
-            Some(own) => Ok(own.map(Row::own)),
+            Some(own) => Ok(own_row(own)),
             None => self.inner.get(When::Applied, self.key.row(rk), self.reach),
         }
     }
@@ -331,7 +339,7 @@ mod tests {
         let mut rng = Rng::seeded(5);
         for _ in 0..200 {
             let mut writes = Writes::new(vec![1]);
-            let mut model: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+            let mut model: BTreeMap<Vec<u8>, Option<Row>> = BTreeMap::new();
             let mut marks = Vec::new();
             let random_order = rng.one_in(2);
             for step in 0..40u8 {
@@ -351,8 +359,12 @@ mod tests {
                     }
                     0..4 => {
                         let value = vec![step; rng.below(3) as usize];
-                        writes.put(&rk, &value).unwrap();
-                        model.insert(rk, Some(value));
+                        let expires = rng.one_in(2).then_some(CommitTs(u64::from(step)));
+                        match expires {
+                            Some(expires) => writes.put_until(&rk, &value, expires).unwrap(),
+                            None => writes.put(&rk, &value).unwrap(),
+                        }
+                        model.insert(rk, Some(Row::own(&value, expires)));
                     }
                     4 => {
                         writes.delete(&rk).unwrap();
@@ -366,17 +378,17 @@ mod tests {
                         model = then.clone();
                     }
                     _ => {
-                        let own = writes.get(&rk).map(|own| own.map(<[u8]>::to_vec));
+                        let own = writes.get(&rk).map(own_row);
                         assert_eq!(own.as_ref(), model.get(&rk));
                     }
                 }
             }
             for rk in (0..=u8::MAX).map(|rk| vec![rk]) {
-                let own = writes.get(&rk).map(|own| own.map(<[u8]>::to_vec));
+                let own = writes.get(&rk).map(own_row);
                 assert_eq!(own.as_ref(), model.get(&rk));
             }
-            let rows = |row: &(Vec<u8>, Option<Vec<u8>>)| row.1.is_some();
-            let all = writes.all().map(|(rk, v)| (rk.to_vec(), v.map(<[u8]>::to_vec)));
+            let rows = |row: &(Vec<u8>, Option<Row>)| row.1.is_some();
+            let all = writes.all().map(|(rk, own)| (rk.to_vec(), own_row(own)));
             let all: Vec<_> = all.filter(rows).collect();
             assert_eq!(all, model.into_iter().filter(rows).collect::<Vec<_>>());
         }

@@ -8,7 +8,6 @@ use crate::exit::Failure;
 use crate::json;
 use anyhow::{Context, Result};
 use std::io::{self, Read as _};
-use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::rules;
 
@@ -74,7 +73,7 @@ fn of_words(words: &[String]) -> Result<Entity> {
         })?;
         properties.push(((*name).to_owned(), value));
     }
-    Ok(Entity { partition_key, row_key, ts: CommitTs::ZERO, properties })
+    Ok(Entity { properties, ..Entity::new(partition_key, row_key) })
 }
 
 /// The type that a value's text suggests.

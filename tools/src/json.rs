@@ -178,7 +178,7 @@ pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntit
     let moment = members.get("Timestamp").and_then(Json::as_str);
     let moment = moment.and_then(|text| time::parse(text).ok());
     let ts = moment.and_then(DateTime::commit).unwrap_or(CommitTs::ZERO);
-    Ok(Entity { partition_key, row_key, ts, properties })
+    Ok(Entity { ts, properties, ..Entity::new(partition_key, row_key) })
 }
 
 /// The value of a member; `None` for null. Without an annotation the JSON says the type: a number
@@ -254,10 +254,9 @@ mod tests {
             ("x", Value::Binary(vec![1, 2, 255])),
         ];
         Entity {
-            partition_key: "p".to_owned(),
-            row_key: "r'\"".to_owned(),
             ts: CommitTs(17_000_000_000_000_001),
             properties: values.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            ..Entity::new("p", "r'\"")
         }
     }
 

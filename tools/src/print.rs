@@ -391,15 +391,10 @@ fn shown(text: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use tabulith::ids::CommitTs;
 
     fn entity(row_key: &str, properties: &[(&str, Value)]) -> Entity {
-        Entity {
-            partition_key: "p".to_owned(),
-            row_key: row_key.to_owned(),
-            ts: CommitTs::ZERO,
-            properties: properties.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect(),
-        }
+        let properties = properties.iter().map(|(n, v)| ((*n).to_owned(), v.clone()));
+        Entity { properties: properties.collect(), ..Entity::new("p", row_key) }
     }
 
     fn printed(form: Output, columns: Columns) -> String {

@@ -24,10 +24,9 @@ pub(crate) fn of_client(entity: client::Entity) -> Result<Entity, String> {
     }
     let ts = entity.timestamp.and_then(|moment| u64::try_from(moment.ticks()).ok());
     Ok(Entity {
-        partition_key: entity.partition_key,
-        row_key: entity.row_key,
         ts: ts.map_or(CommitTs::ZERO, CommitTs),
         properties,
+        ..Entity::new(entity.partition_key, entity.row_key)
     })
 }
 
@@ -105,10 +104,8 @@ mod tests {
         ];
         let properties = moments.into_iter().chain(others);
         let entity = Entity {
-            partition_key: "p".to_owned(),
-            row_key: "r".to_owned(),
-            ts: CommitTs::ZERO,
             properties: properties.map(|(name, value)| (name.to_owned(), value)).collect(),
+            ..Entity::new("p", "r")
         };
         let sent = into_client(entity.clone());
         for (text, value) in &sent.properties[..5] {

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 use tabulith::db::Db;
-use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
@@ -67,9 +66,6 @@ fn flight(i: u64) -> Entity {
     let int = |name: &str, value: i32| (name.to_owned(), Value::Int32(value));
     let text = |name: &str, value: String| (name.to_owned(), Value::String(value));
     Entity {
-        partition_key: format!("{origin}-{carrier}"),
-        row_key: format!("{month:02}{day:02}-{i:010}"),
-        ts: CommitTs::ZERO,
         properties: vec![
             int("year", 2013),
             int("month", month as i32),
@@ -91,5 +87,6 @@ fn flight(i: u64) -> Entity {
             int("minute", number % 60),
             ("time_hour".to_owned(), Value::DateTime(time)),
         ],
+        ..Entity::new(format!("{origin}-{carrier}"), format!("{month:02}{day:02}-{i:010}"))
     }
 }

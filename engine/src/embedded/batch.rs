@@ -98,9 +98,9 @@ impl Batch {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let db = tabulith::Db::open(folder.path())?;
     /// let sessions = db.table("sessions")?.partition("users");
-    /// let hour = std::time::Duration::from_secs(3600);
-    /// sessions.batch().upsert_until("ann", "token", db.time().after(hour)).commit()?;
-    /// assert!(sessions.get("ann")?.is_some());
+    /// let ends = db.time().after(std::time::Duration::from_secs(3600));
+    /// sessions.batch().upsert_until("ann", "token", ends).commit()?;
+    /// assert_eq!(sessions.get("ann")?.unwrap().expires, Some(ends));
     /// sessions.batch().upsert_until("ann", "token", db.time()).commit()?;
     /// assert!(sessions.get("ann")?.is_none());
     /// # Ok(())
@@ -232,10 +232,10 @@ impl Batch {
             let (before, value) = rest.split_at(rest.len() - operation.value_bytes);
             let (before, own) = before.split_at(before.len() - operation.rk_bytes);
             rest = before;
-            let row = || Row::own(value);
             match operation.what {
-                What::Put(_) if own == rk => Some(Some(row())),
+                What::Put(_) if own == rk => Some(Some(Row::own(value, None))),
                 What::PutUntil(_, expires) if own == rk => {
+                    let row = || Row::own(value, Some(expires));
                     Some((self.db.time() < expires).then(row))
                 }
                 What::Delete(_) if own == rk => Some(None),

@@ -60,6 +60,12 @@ impl<'a> RowRef<'a> {
     pub fn value(&self) -> Result<&'a [u8]> {
         self.rows.value_ref()
     }
+
+    /// The time from which on it is gone, as in [`Row::expires`](crate::Row::expires). Cost:
+    /// nothing for a row that stays; else what [`RowRef::value`] costs.
+    pub fn expires(&self) -> Result<Option<CommitTs>> {
+        self.rows.expires()
+    }
 }
 
 impl std::fmt::Debug for RowRef<'_> {

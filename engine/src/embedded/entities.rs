@@ -159,9 +159,9 @@ impl Entities {
     /// # let db = tabulith::Db::open(folder.path())?;
     /// use tabulith::Entity;
     /// let sessions = db.entities("sessions")?;
-    /// let hour = std::time::Duration::from_secs(3600);
-    /// sessions.insert_until(Entity::new("users", "ann").with("visits", 1), db.time().after(hour))?;
-    /// assert!(sessions.get("users", "ann")?.is_some());
+    /// let ends = db.time().after(std::time::Duration::from_secs(3600));
+    /// sessions.insert_until(Entity::new("users", "ann").with("visits", 1), ends)?;
+    /// assert_eq!(sessions.get("users", "ann")?.unwrap().expires, Some(ends));
     /// sessions.upsert_until(Entity::new("users", "ann"), db.time())?;
     /// assert!(sessions.get("users", "ann")?.is_none());
     /// # Ok(())

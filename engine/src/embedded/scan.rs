@@ -21,6 +21,8 @@ pub struct ScanRow {
     pub row_key: Bytes,
     /// The commit that wrote it.
     pub ts: CommitTs,
+    /// The time from which on it is gone, as in [`Row::expires`](crate::Row::expires).
+    pub expires: Option<CommitTs>,
     /// Its bytes.
     pub value: Bytes,
 }
@@ -111,10 +113,10 @@ impl Scan {
 }
 
 fn row_here(cursor: &mut DbCursor, keys: &mut KeptKeys) -> Result<ScanRow> {
-    let value = cursor.value()?;
+    let (expires, value) = (cursor.expires()?, cursor.value()?);
     let (key, ts) = (cursor.key(), cursor.ts());
     let (partition_key, row_key) = keys.split(key)?;
-    Ok(ScanRow { partition_key, row_key, ts, value })
+    Ok(ScanRow { partition_key, row_key, ts, expires, value })
 }
 
 impl Iterator for Scan {

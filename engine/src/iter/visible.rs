@@ -220,6 +220,17 @@ impl<C: Walked> VisibleCursor<C> {
         if self.state == State::On { self.kind } else { self.passed.kind }
     }
 
+    /// The time from which on the row here is gone, where it has one.
+    pub(crate) fn expires(&self) -> Result<Option<CommitTs>> {
+        let kind = self.stored_kind();
+        if !kind.expires() {
+            return Ok(None); // As every row of a walk.
+        }
+        let stored =
+            if self.state == State::On { self.merge.value_ref()? } else { &self.passed.value };
+        Ok(expiry::told(kind, stored))
+    }
+
     /// The value as stored. Where it cannot be read the scan has failed.
     pub(crate) fn value(&mut self) -> Result<Bytes> {
         let start = expiry::value_start(self.stored_kind());

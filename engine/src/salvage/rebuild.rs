@@ -417,7 +417,7 @@ impl Names {
         if rk == catalog::next_id_key() {
             self.next = Reader::new(&version.value).u32().unwrap_or_default();
         }
-        let row = Row { ts: version.ts, value: version.value.clone() };
+        let row = Row::new(version.ts, version.value.clone());
         self.unreadable += u64::from(self.tables.load(rk, row).is_err());
     }
 

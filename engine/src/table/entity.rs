@@ -12,6 +12,10 @@ pub struct Entity {
     pub row_key: String,
     /// The commit that wrote it; [`CommitTs::ZERO`] on an entity that is yet to be written.
     pub ts: CommitTs,
+    /// The time from which on it is gone, where it was written with one
+    /// ([`Write::until`](crate::table::write::Write::until)). Told of an entity that was read;
+    /// writing does not ask for it.
+    pub expires: Option<CommitTs>,
     /// Custom properties; names are unique and none is PartitionKey, RowKey or Timestamp.
     pub properties: Vec<(String, Value)>,
 }
@@ -20,7 +24,8 @@ impl Entity {
     /// An entity without properties, yet to be written.
     pub fn new(partition_key: impl Into<String>, row_key: impl Into<String>) -> Entity {
         let (partition_key, row_key) = (partition_key.into(), row_key.into());
-        Entity { partition_key, row_key, ts: CommitTs::ZERO, properties: Vec::new() }
+        let (ts, expires) = (CommitTs::ZERO, None);
+        Entity { partition_key, row_key, ts, expires, properties: Vec::new() }
     }
 
     /// The entity with one property more, or with another value for one that it has.

@@ -17,6 +17,8 @@ pub struct EntityRef<'a> {
     pub row_key: &'a str,
     /// The commit that wrote it.
     pub ts: CommitTs,
+    /// The time from which on it is gone, as in [`Entity::expires`].
+    pub expires: Option<CommitTs>,
     bytes: EntityBytes<'a>,
 }
 
@@ -25,12 +27,12 @@ impl<'a> EntityRef<'a> {
     pub(crate) fn open(
         partition_key: &'a str,
         row_key: &'a str,
-        ts: CommitTs,
+        (ts, expires): (CommitTs, Option<CommitTs>),
         value: &'a [u8],
     ) -> Result<EntityRef<'a>> {
         let bytes = EntityBytes::open(value);
         let bytes = bytes.map_err(|error| codec::in_row(error, partition_key, row_key))?;
-        Ok(EntityRef { partition_key, row_key, ts, bytes })
+        Ok(EntityRef { partition_key, row_key, ts, expires, bytes })
     }
 
     /// How many bytes its properties are stored in.
@@ -59,6 +61,7 @@ impl<'a> EntityRef<'a> {
         let properties =
             properties.map_err(|error| codec::in_row(error, partition_key, row_key))?;
         let (partition_key, row_key) = (partition_key.to_owned(), row_key.to_owned());
-        Ok(Entity { partition_key, row_key, ts: self.ts, properties })
+        let (ts, expires) = (self.ts, self.expires);
+        Ok(Entity { partition_key, row_key, ts, expires, properties })
     }
 }

@@ -102,7 +102,8 @@ fn visit(
             let keys = RowKeys { walk: &walk, texts: OnceCell::new() };
             if plan.rest().map_or(Ok(true), |rest| passes(rest, &keys, ts, value))? {
                 let (partition_key, row_key) = keys.texts()?;
-                if each(EntityRef::open(partition_key, row_key, ts, value)?)?.is_break() {
+                let written = (ts, walk.expires()?);
+                if each(EntityRef::open(partition_key, row_key, written, value)?)?.is_break() {
                     return continuation(&walk).map(Some);
                 }
                 taken += 1;

@@ -201,15 +201,9 @@ pub fn units(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::CommitTs;
 
     fn entity(properties: Vec<(String, Value)>) -> Entity {
-        Entity {
-            partition_key: "p".to_owned(),
-            row_key: "r".to_owned(),
-            ts: CommitTs::ZERO,
-            properties,
-        }
+        Entity { properties, ..Entity::new("p", "r") }
     }
 
     fn one(name: &str, value: Value) -> TableResult<()> {

@@ -402,7 +402,8 @@ pub(super) fn entity_of<T>(
     }
     let found = get(&keys::encode(partition_key), &keys::encode(row_key))?;
     let Some(row) = found else { return Ok(None) };
-    Ok(Some(read(EntityRef::open(partition_key, row_key, row.ts, &row.value)?)))
+    let written = (row.ts, row.expires);
+    Ok(Some(read(EntityRef::open(partition_key, row_key, written, &row.value)?)))
 }
 
 /// How a page of `query` finds its rows.

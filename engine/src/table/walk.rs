@@ -102,6 +102,14 @@ impl<'a> Walk<'a> {
             Walk::Ranges(ranges) => Ok((ranges.cursor.ts(), ranges.cursor.value_ref()?)),
         }
     }
+
+    /// When the row here expires, where it does.
+    pub(crate) fn expires(&self) -> Result<Option<CommitTs>> {
+        match self {
+            Walk::Points(points) => Ok(points.row.as_ref().and_then(|row| row.expires)),
+            Walk::Ranges(ranges) => ranges.cursor.expires(),
+        }
+    }
 }
 
 fn split(key: &[u8]) -> Result<(std::borrow::Cow<'_, [u8]>, &[u8])> {

@@ -295,7 +295,7 @@ impl Prepared {
             Change::AsGiven | Change::Remove => self.write.into_entity(),
         };
         if let Some(entity) = &mut entity {
-            entity.ts = ts;
+            (entity.ts, entity.expires) = (ts, self.expires);
         }
         WriteOutcome { ts, entity, existed }
     }
@@ -321,12 +321,7 @@ fn overlay(entity: &Entity, mut properties: Vec<(String, Value)>) -> Entity {
     }
     let is_new = |(name, _): &&(String, Value)| given.contains_key(name.as_str());
     properties.extend(entity.properties.iter().filter(is_new).cloned());
-    Entity {
-        partition_key: entity.partition_key.clone(),
-        row_key: entity.row_key.clone(),
-        ts: CommitTs::ZERO,
-        properties,
-    }
+    Entity { properties, ..Entity::new(&entity.partition_key, &entity.row_key) }
 }
 
 /// What becomes of a row, and whether it was there.

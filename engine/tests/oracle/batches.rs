@@ -1,6 +1,7 @@
 //! Batches as a user makes them: writes under conditions, and tickets that are waited for, asked,
 //! given a callback or forgotten.
 
+use crate::entity::end_of;
 use crate::ops::{Demand, Then};
 use crate::rows::{Difference, said};
 use crate::updates::left_by;
@@ -159,9 +160,9 @@ pub(crate) fn rehearse(
     });
     for rk in keys {
         let left = changes.iter().rev().find_map(|own| left_by(own, rk)).flatten();
-        let expected = left.filter(|(_, expires)| now.0 < *expires).map(|(value, _)| value);
+        let expected = left.filter(|(_, expires)| now.0 < *expires);
         let shown = batch.get(rk).map_err(said)?;
-        if shown.as_ref().map(|row| &row.value[..]) != expected {
+        if shown.as_ref().map(|row| (&row.value[..], end_of(row.expires))) != expected {
             return Err(format!("a batch shows {shown:?} under {rk:?}, not {expected:?}"));
         }
     }

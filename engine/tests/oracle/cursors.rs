@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Mutex;
 use tabulith::{Cursor, RowRef, Scan, Snapshot, Table};
-use tabulith_testkit::oracle::Oracle;
+use tabulith_testkit::oracle::{Oracle, Stored};
 
 /// A cursor, what it must show, and where it is.
 pub(crate) struct Held {
@@ -101,12 +101,13 @@ fn compare(
     match (row, target) {
         (None, None) => Ok(()),
         (None, Some(i)) => Err(format!("no row, expected {:02x?}", rows[i].0)),
-        (Some(row), target) => {
-            let value = row.value().map_err(said)?;
-            let found = (row.partition_key, row.row_key, row.ts, value);
-            same_row(found, target.and_then(|i| rows.get(i)))
-        }
+        (Some(row), target) => same_here(row, target.and_then(|i| rows.get(i))),
     }
+}
+
+fn same_here(row: RowRef<'_>, expected: Option<&(Keys, Stored)>) -> Result<(), Difference> {
+    let (expires, value) = (row.expires().map_err(said)?, row.value().map_err(said)?);
+    same_row((row.partition_key, row.row_key), (row.ts, expires, value), expected)
 }
 
 /// Takes rows from both ends of a scan, `true` from the front, until they meet.
@@ -132,8 +133,8 @@ pub(crate) fn iterate(
             (None, None) => return Ok(()), // A scan that has ended stays so.
             (None, Some((keys, _))) => return Err(format!("the scan ended before {keys:02x?}")),
             (Some(row), expected) => {
-                let found = (&row.partition_key[..], &row.row_key[..], row.ts, &row.value[..]);
-                same_row(found, expected.as_ref())?;
+                let keys = (&row.partition_key[..], &row.row_key[..]);
+                same_row(keys, (row.ts, row.expires, &row.value), expected.as_ref())?;
             }
         }
     }
@@ -168,8 +169,8 @@ pub(crate) fn split(
     for mut cursor in cursors {
         let begin = at;
         while let Some(row) = cursor.next().map_err(said)? {
-            let (pk, value) = (row.partition_key, row.value().map_err(said)?);
-            same_row((pk, row.row_key, row.ts, value), rows.get(at))?;
+            let pk = row.partition_key;
+            same_here(row, rows.get(at))?;
             if at == begin && at > 0 && rows[at - 1].0.0 == pk {
                 return Err(format!("partition {pk:02x?} is in two parts"));
             }
@@ -179,8 +180,7 @@ pub(crate) fn split(
         let mut back = at;
         while let Some(row) = cursor.prev().map_err(said)? {
             back = back.checked_sub(1).filter(|n| *n >= begin).ok_or("a part grows")?;
-            let value = row.value().map_err(said)?;
-            same_row((row.partition_key, row.row_key, row.ts, value), rows.get(back))?;
+            same_here(row, rows.get(back))?;
         }
         if back != begin {
             return Err(format!("a part of {} rows gave {} backwards", at - begin, at - back));
@@ -201,7 +201,7 @@ pub(crate) fn scan_parallel(
     let found = Mutex::new(Vec::new());
     let visit = |row: RowRef<'_>| {
         let keys = (row.partition_key.to_vec(), row.row_key.to_vec());
-        let row = (keys, row.ts, row.value()?.to_vec());
+        let row = (keys, row.ts, row.expires()?, row.value()?.to_vec());
         found.lock().expect("no thread panics with the lock held").push(row);
         Ok(())
     };
@@ -209,8 +209,8 @@ pub(crate) fn scan_parallel(
     let mut found = found.into_inner().expect("no thread panicked");
     found.sort();
     let rows = listed(model, id, &Range::Table);
-    for (n, ((pk, rk), ts, value)) in found.iter().enumerate() {
-        same_row((pk, rk, *ts, value), rows.get(n))?;
+    for (n, ((pk, rk), ts, expires, value)) in found.iter().enumerate() {
+        same_row((pk, rk), (*ts, *expires, value), rows.get(n))?;
     }
     match rows.get(found.len()) {
         None => Ok(()),

@@ -2,8 +2,8 @@
 //! the model's value.
 
 use std::fmt::Debug;
-use tabulith::Entity;
 use tabulith::table::value::Value;
+use tabulith::{CommitTs, Entity};
 
 /// What differed, in words.
 pub(crate) type Difference = String;
@@ -51,4 +51,9 @@ pub(crate) fn same<T: PartialEq + Debug>(found: &T, expected: &T) -> Result<(), 
 
 pub(crate) fn wrong(error: impl Debug) -> Difference {
     format!("entities: {error:?}")
+}
+
+/// The end of time where a row has no expiry, as the model says it.
+pub(crate) fn end_of(expires: Option<CommitTs>) -> u64 {
+    expires.map_or(u64::MAX, |expires| expires.0)
 }

@@ -1,6 +1,6 @@
 //! What is asked of the table of entities, as of now and of the past, by both sides.
 
-use crate::entity::{Difference, numbers, numbers_of, same, text, wrong};
+use crate::entity::{Difference, end_of, numbers, numbers_of, same, text, wrong};
 use crate::zones::SKIPPED_FOR_ENTITIES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::Query;
 use tabulith::table::store::TableStore;
 use tabulith::{CommitTs, Db, Entities, Entity, Filter, Op as Compare};
-use tabulith_testkit::oracle::{Oracle, Stored};
+use tabulith_testkit::oracle::{Oracle, Place, Stored};
 
 /// The account of embedded tables.
 const ACCOUNT: &str = "devstoreaccount1";
@@ -18,19 +18,22 @@ pub(crate) const TABLE: &str = "entities";
 /// Its name in the catalogue.
 pub(crate) const CATALOG_NAME: &str = "devstoreaccount1/entities";
 
-/// Keys, commit and numbers of what is found.
-type Row = (String, String, u64, Vec<u8>);
+/// Keys, commit, expiry and numbers of what is found.
+type Row = (String, String, u64, u64, Vec<u8>);
 
 fn row(entity: &Entity) -> Row {
-    let Entity { partition_key, row_key, ts, .. } = entity;
-    (partition_key.clone(), row_key.clone(), ts.0, text(numbers(entity)))
+    let Entity { partition_key, row_key, ts, expires, .. } = entity;
+    (partition_key.clone(), row_key.clone(), ts.0, end_of(*expires), text(numbers(entity)))
 }
 
 /// What the model has of the table, as far as `passes` says.
 fn rows(model: &Oracle, id: u32, passes: impl Fn(&Stored) -> bool) -> Vec<Row> {
     let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let rows = model.table(id).filter(|(_, stored)| passes(stored));
-    rows.map(|(place, s)| (text_of(&place.pk), text_of(&place.rk), s.ts, s.value.clone())).collect()
+    let row = |(place, s): (&Place, &Stored)| {
+        (text_of(&place.pk), text_of(&place.rk), s.ts, s.expires, s.value.clone())
+    };
+    rows.map(row).collect()
 }
 
 /// One entity.
@@ -41,8 +44,8 @@ pub(crate) fn get(
 ) -> Result<(), Difference> {
     let found = table.get(pk, rk).map_err(wrong)?;
     let expected = model.get(id, pk.as_bytes(), rk.as_bytes());
-    let found = found.map(|entity| (entity.ts.0, text(numbers(&entity))));
-    let expected = expected.map(|stored| (stored.ts, stored.value.clone()));
+    let found = found.map(|entity| (entity.ts.0, end_of(entity.expires), text(numbers(&entity))));
+    let expected = expected.map(|stored| (stored.ts, stored.expires, stored.value.clone()));
     same(&found, &expected)
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn query_below(
     });
     let found: Vec<_> = keys.collect::<TableResult<_>>().map_err(wrong)?;
     let expected = rows(model, id, |_| true).into_iter();
-    let expected = expected.map(|(pk, _, ts, value)| (pk, ts, (numbers_of(&value).0, None)));
+    let expected = expected.map(|(pk, _, ts, _, value)| (pk, ts, (numbers_of(&value).0, None)));
     same(&found, &expected.collect())
 }
 

@@ -1,5 +1,6 @@
 //! The model's rows of a range, as a list, and a comparison of one row with the store's.
 
+use crate::entity::end_of;
 use crate::ops::{Keys, Range};
 use std::ops::Bound;
 use tabulith::error::Error;
@@ -35,7 +36,8 @@ pub(crate) fn slices(bound: &Bound<Keys>) -> Bound<(&[u8], &[u8])> {
 
 /// Whether the store's row is the model's.
 pub(crate) fn same_row(
-    (pk, rk, ts, value): (&[u8], &[u8], CommitTs, &[u8]),
+    (pk, rk): (&[u8], &[u8]),
+    (ts, expires, value): (CommitTs, Option<CommitTs>, &[u8]),
     expected: Option<&(Keys, Stored)>,
 ) -> Result<(), Difference> {
     let Some(((own_pk, own_rk), stored)) = expected else {
@@ -44,9 +46,12 @@ pub(crate) fn same_row(
     if (pk, rk) != (own_pk.as_slice(), own_rk.as_slice()) {
         return Err(format!("row {pk:02x?} {rk:02x?}, expected {own_pk:02x?} {own_rk:02x?}"));
     }
-    match ts.0 == stored.ts && value == stored.value {
+    match ts.0 == stored.ts && end_of(expires) == stored.expires && value == stored.value {
         true => Ok(()),
-        false => Err(format!("row {pk:02x?} {rk:02x?} is of {ts}, expected {}", stored.ts)),
+        false => Err(format!(
+            "row {pk:02x?} {rk:02x?} is of {ts} and expires {expires:?}, expected {} and {}",
+            stored.ts, stored.expires
+        )),
     }
 }
 

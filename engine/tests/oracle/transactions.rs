@@ -9,11 +9,15 @@ use std::ops::RangeBounds;
 use tabulith::Db;
 use tabulith::error::Kind;
 use tabulith::ids::{CommitTs, TableId};
+use tabulith::rows::Row;
 use tabulith::transaction::Transaction;
 use tabulith_testkit::oracle::{Change, Oracle, Stored};
 
+/// A value and when it is gone, if it ever is.
+type Held = (Vec<u8>, Option<u64>);
+
 /// The last write of each RowKey by a transaction.
-type Own = BTreeMap<Vec<u8>, Option<(Vec<u8>, Option<u64>)>>;
+type Own = BTreeMap<Vec<u8>, Option<Held>>;
 
 /// A transaction under way, beside what the model said of its partition when it began.
 pub(crate) struct Open<'a> {
@@ -53,9 +57,7 @@ impl<'a> Open<'a> {
                     same(found.as_ref(), self.before.get(self.table.0, self.pk, rk))?;
                     self.read.push(rk.clone());
                 }
-                Some(own)
-                    if found.as_ref().map(|row| &row.value[..])
-                        == own.as_ref().map(|o| &o.0[..]) => {}
+                Some(own) if found.as_ref().map(held_in) == *own => {}
                 Some(_) => return Err(format!("own write reads as {found:?}")),
             }
             match &value {
@@ -85,14 +87,14 @@ impl<'a> Open<'a> {
         self.scanned.push(part.clone());
         let found = self.transaction.scan::<Vec<u8>>(part.clone()).map_err(said)?;
         let found: BTreeMap<_, _> =
-            found.into_iter().map(|(rk, row)| (rk.to_vec(), row.value.to_vec())).collect();
+            found.into_iter().map(|(rk, row)| (rk.to_vec(), held_in(&row))).collect();
         let mut wanted: BTreeMap<_, _> = rows_of(self.before, self.table, self.pk, part)
             .into_iter()
-            .map(|(rk, stored)| (rk.to_vec(), stored.value.clone()))
+            .map(|(rk, stored)| (rk.to_vec(), held_by(stored)))
             .collect();
         for (rk, value) in self.own.iter().filter(|(rk, _)| part.contains(*rk)) {
             match value {
-                Some((value, _)) => drop(wanted.insert(rk.clone(), value.clone())),
+                Some(own) => drop(wanted.insert(rk.clone(), own.clone())),
                 None => drop(wanted.remove(rk)),
             }
         }
@@ -146,6 +148,14 @@ impl<'a> Open<'a> {
                 .iter()
                 .any(|part| rows_of(before, table, pk, part) != rows_of(now, table, pk, part))
     }
+}
+
+fn held_in(row: &Row) -> Held {
+    (row.value.to_vec(), row.expires.map(|expires| expires.0))
+}
+
+fn held_by(stored: &Stored) -> Held {
+    (stored.value.clone(), (stored.expires < u64::MAX).then_some(stored.expires))
 }
 
 /// Some rows of one partition.

@@ -1,6 +1,7 @@
 //! Changes of one partition inside an update: each row read before its change, own changes
 //! included.
 
+use crate::entity::end_of;
 use crate::rows::Difference;
 use crate::walk::{same, slice};
 use std::collections::BTreeMap;
@@ -56,9 +57,8 @@ pub(crate) fn rehearse(
         let difference = match staged.iter().rev().find_map(|own| left_by(own, rk)) {
             None => same(before.as_ref(), model.get(table.0, pk, rk)).err(),
             Some(own) => {
-                let found = before.as_ref().map(|row| &row.value[..]);
-                (found != own.map(|(value, _)| value))
-                    .then(|| format!("own write reads as {found:?}"))
+                let found = before.as_ref().map(|row| (&row.value[..], end_of(row.expires)));
+                (found != own).then(|| format!("own write reads as {found:?}"))
             }
         };
         if difference.is_some() {

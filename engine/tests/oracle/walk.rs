@@ -1,5 +1,6 @@
 //! Walks of a cursor beside the model's rows of the same range.
 
+use crate::entity::end_of;
 use crate::ops::{Range, Step};
 use crate::rows::{Difference, said, slices};
 use crate::zones;
@@ -79,6 +80,7 @@ fn here(
                 return Err(format!("row {:02x?}, expected {key:02x?}", cursor.key()));
             }
             let found = Row::new(cursor.ts(), cursor.value().map_err(said)?);
+            let found = found.until(cursor.expires().map_err(said)?);
             same(Some(&found), Some(stored))?;
             Ok(Some(i))
         }
@@ -117,15 +119,20 @@ pub(crate) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 }
 
 pub(crate) fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference> {
+    let is_same = |row: &Row, stored: &Stored| {
+        (row.ts.0, end_of(row.expires)) == (stored.ts, stored.expires) && row.value == stored.value
+    };
     match (found, expected) {
         (None, None) => Ok(()),
-        (Some(row), Some(stored)) if row.ts.0 == stored.ts && row.value == stored.value => Ok(()),
+        (Some(row), Some(stored)) if is_same(row, stored) => Ok(()),
         (found, expected) => {
-            let short = |len: usize, ts: u64| format!("{len} bytes of commit {ts}");
+            let short = |len: usize, ts: u64, expires: u64| {
+                format!("{len} bytes of commit {ts} until {expires}")
+            };
             Err(format!(
                 "found {:?}, expected {:?}",
-                found.map(|row| short(row.value.len(), row.ts.0)),
-                expected.map(|stored| short(stored.value.len(), stored.ts))
+                found.map(|row| short(row.value.len(), row.ts.0, end_of(row.expires))),
+                expected.map(|stored| short(stored.value.len(), stored.ts, stored.expires))
             ))
         }
     }

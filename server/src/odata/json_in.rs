@@ -22,7 +22,6 @@ use crate::odata::literal;
 use base64::alphabet;
 use base64::engine::{Engine as _, GeneralPurpose, GeneralPurposeConfig};
 use std::collections::{HashMap, HashSet};
-use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::rules::PROPERTIES_MAX;
 use tabulith::table::time::{self, TimeError};
@@ -100,19 +99,16 @@ impl Draft {
     pub fn under_own_keys(self) -> Result<Entity, WireError> {
         match (self.partition_key, self.row_key) {
             _ if self.has_odd_key => Err(INVALID_INPUT),
-            (Some(partition_key), Some(row_key)) => Ok(Entity {
-                partition_key,
-                row_key,
-                ts: CommitTs::ZERO,
-                properties: self.properties,
-            }),
+            (Some(partition_key), Some(row_key)) => {
+                Ok(Entity { properties: self.properties, ..Entity::new(partition_key, row_key) })
+            }
             _ => Err(PROPERTIES_NEED_VALUE),
         }
     }
 
     /// The entity under the keys of the address, whatever the body says of them.
     pub fn under(self, partition_key: String, row_key: String) -> Entity {
-        Entity { partition_key, row_key, ts: CommitTs::ZERO, properties: self.properties }
+        Entity { properties: self.properties, ..Entity::new(partition_key, row_key) }
     }
 }
 

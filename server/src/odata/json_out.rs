@@ -359,10 +359,9 @@ mod tests {
             ("B", Value::Boolean(true)),
         ];
         Entity {
-            partition_key: "some Partition".to_owned(),
-            row_key: "it's".to_owned(),
             ts: moment("2021-10-18T17:13:20.2256371Z").commit().expect("after 1970"),
             properties: properties.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Entity::new("some Partition", "it's")
         }
     }
 

@@ -125,15 +125,9 @@ fn row_bytes(row: &Ready) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tabulith::ids::CommitTs;
 
     fn row(number: u64, partition: &str, bytes: usize) -> Ready {
-        let entity = Entity {
-            partition_key: partition.to_owned(),
-            row_key: number.to_string(),
-            ts: CommitTs::ZERO,
-            properties: Vec::new(),
-        };
+        let entity = Entity::new(partition, number.to_string());
         Ready { number, line: number + 2, entity, bytes }
     }
 

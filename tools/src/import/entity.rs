@@ -10,7 +10,6 @@ use anyhow::Result;
 use serde_json::{Map, Value as Json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
-use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::rules;
 use tabulith::table::value::Value;
@@ -115,7 +114,7 @@ impl Recipe {
             Cells::Json(members) => self.json_properties(members)?,
             Cells::Typed(values) => self.typed_properties(values)?,
         };
-        let entity = Entity { partition_key, row_key, ts: CommitTs::ZERO, properties };
+        let entity = Entity { properties, ..Entity::new(partition_key, row_key) };
         rules::check_entity(&entity).map_err(|error| explained(&entity, &error))?;
         Ok(entity)
     }

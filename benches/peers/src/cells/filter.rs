@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tabulith::env::rng::Rng;
 use tabulith::table::write::Write;
-use tabulith::{CommitTs, Entities, Entity, Filter, Op, Value};
+use tabulith::{Entities, Entity, Filter, Op, Value};
 
 /// Rows with values of 200 bytes at scale 1: 115 MB, all in the cache. Of larger ones as many as
 /// take the same bytes.
@@ -169,10 +169,11 @@ fn fill(table: &Entities, (tags, rows, value_bytes): Laid, seed: u64) -> Result<
                 ("Payload".to_owned(), Value::Binary(values.value(i, 0).to_vec())),
             ];
             group.push(Write::InsertOrReplace(Entity {
-                partition_key: String::from_utf8(key.partition().to_vec())?,
-                row_key: String::from_utf8(key.row().to_vec())?,
-                ts: CommitTs::ZERO,
-                properties: properties.into_iter().collect(),
+                properties,
+                ..Entity::new(
+                    String::from_utf8(key.partition().to_vec())?,
+                    String::from_utf8(key.row().to_vec())?,
+                )
             }));
         }
         table.transact(group).map_err(|error| anyhow!("{error:?}"))?;

@@ -171,13 +171,12 @@ mod tests {
 
     fn entity() -> Entity {
         Entity {
-            partition_key: "p".to_owned(),
-            row_key: "r".to_owned(),
             ts: CommitTs(10),
             properties: vec![
                 ("Flag".to_owned(), Value::Boolean(true)),
                 ("N".to_owned(), Value::Int32(3)),
             ],
+            ..Entity::new("p", "r")
         }
     }
 

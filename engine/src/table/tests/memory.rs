@@ -38,7 +38,7 @@ impl MemoryStore {
 
     /// Puts bytes under a key behind the table layer's back.
     pub(super) fn plant(&self, table: TableId, pk: &[u8], rk: &[u8], value: &[u8]) {
-        let row = Row { ts: self.next_ts(), value: Bytes::copy_from_slice(value) };
+        let row = Row::new(self.next_ts(), Bytes::copy_from_slice(value));
         Arc::make_mut(&mut *self.rows.lock()).insert(order::row_key(table, pk, rk), row);
     }
 
@@ -137,7 +137,7 @@ impl PartitionUpdate for MemoryUpdate {
 
     fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
         let key = self.key(rk);
-        let row = Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) };
+        let row = Row::new(CommitTs::ZERO, Bytes::copy_from_slice(value));
         Arc::make_mut(&mut self.rows).insert(key.clone(), row);
         self.written.push(key);
         Ok(())

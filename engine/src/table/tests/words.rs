@@ -1,7 +1,6 @@
 //! Short ways to say entities, tables and filters.
 
 use super::memory::MemoryStore;
-use crate::ids::CommitTs;
 use crate::options::Reach;
 use crate::table::entity::Entity;
 use crate::table::error::TableResult;
@@ -29,12 +28,8 @@ pub(super) fn store() -> TableStore<MemoryStore> {
 }
 
 pub(super) fn entity(pk: &str, rk: &str, properties: &[(&str, Value)]) -> Entity {
-    Entity {
-        partition_key: pk.to_owned(),
-        row_key: rk.to_owned(),
-        ts: CommitTs::ZERO,
-        properties: properties.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect(),
-    }
+    let properties = properties.iter().map(|(n, v)| ((*n).to_owned(), v.clone()));
+    Entity { properties: properties.collect(), ..Entity::new(pk, rk) }
 }
 
 pub(super) fn write(store: &TableStore<MemoryStore>, write: Write) -> TableResult<WriteOutcome> {
