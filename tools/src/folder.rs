@@ -163,11 +163,12 @@ impl Folder {
         }
     }
 
-    /// Inserts or replaces rows of one partition, all or none. Returns their commit.
+    /// Inserts or replaces rows of one partition, all or none; what expires keeps its time. Returns
+    /// their commit.
     pub(crate) async fn write(&self, table: &str, rows: &[Entity]) -> Result<CommitTs, WriteError> {
         let table = table_name(table).map_err(WriteError::Failed)?;
         let (store, account) = (self.store.clone(), self.account.clone());
-        let writes = rows.iter().map(|row| Write::InsertOrReplace(row.clone())).collect();
+        let writes = rows.iter().cloned().map(upsert).collect();
         let pending = blocking(move || store.transact(&account, &table, writes)).await;
         let pending = pending.map_err(WriteError::Failed)?.map_err(refused)?;
         let (send, receive) = tokio::sync::oneshot::channel();
@@ -235,6 +236,15 @@ fn table_name(table: &str) -> Result<TableName> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context("a worker failed")
+}
+
+fn upsert(row: Entity) -> Write {
+    let expires = row.expires;
+    let write = Write::InsertOrReplace(row);
+    match expires {
+        Some(expires) => write.until(expires),
+        None => write,
+    }
 }
 
 /// A change in the engine's words.

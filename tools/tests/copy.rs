@@ -6,6 +6,8 @@
 mod common;
 
 use common::{Place, Ran};
+use std::time::Duration;
+use tabulith::{Db, Entity};
 
 /// A folder `data` with two tables: one with values of every type, one with 3,210 rows.
 fn filled() -> Place {
@@ -70,6 +72,41 @@ fn tables_go_round_through_every_kind_of_place() {
     copied(&only);
     assert_eq!(place.ok(&["table", "list", "-o", "tsv", "--data-dir", "one"]).out, "types\n");
     assert_eq!(place.run(&["copy", "dir:data", "dir:one", "-t", "none"]).code, 3);
+}
+
+#[test]
+fn what_expires_keeps_its_time_where_a_place_can_and_is_told_elsewhere() {
+    let place = Place::new();
+    let db = Db::open(place.path("data")).unwrap();
+    let table = db.entities("sessions").unwrap();
+    let until = db.time().after(Duration::from_secs(3_600));
+    let kept = |n: u32| (n.is_multiple_of(3)).then_some(until);
+    for n in 0..10 {
+        let entity = Entity::new("p", format!("{n}"));
+        match kept(n) {
+            Some(until) => table.insert_until(entity, until).unwrap(),
+            None => table.insert(entity).unwrap(),
+        };
+    }
+    db.close().unwrap();
+    let to_folder = place.run(&["copy", "dir:data", "dir:other"]);
+    copied(&to_folder);
+    assert!(!to_folder.err.contains("expire"), "{}", to_folder.err);
+    let other = Db::open(place.path("other")).unwrap();
+    let there = other.entities("sessions").unwrap();
+    for n in 0..10 {
+        let entity = there.get("p", &format!("{n}")).unwrap().unwrap();
+        assert_eq!(entity.expires, kept(n), "row {n}");
+    }
+    other.close().unwrap();
+    let told = "4 of them expire: only a data folder keeps when";
+    let to_lines = place.run(&["copy", "dir:data", "jsonl:lines"]);
+    copied(&to_lines);
+    assert!(to_lines.err.contains(told), "{}", to_lines.err);
+    for form in ["jsonl", "csv"] {
+        let exported = place.ok(&["export", "sessions", "-o", form, "--data-dir", "data"]);
+        assert!(exported.err.contains(told), "{form}: {}", exported.err);
+    }
 }
 
 /// It ended at its first page, and so did every later one.

@@ -125,6 +125,11 @@ impl Place {
         })
     }
 
+    /// Whether it is a data folder: only there can rows expire.
+    pub(crate) fn is_folder(&self) -> bool {
+        matches!(self, Place::Tables(target) if matches!(**target, Target::Folder(_)))
+    }
+
     /// Whether a reading can begin behind a key.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, Place::Tables(_))

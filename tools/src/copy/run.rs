@@ -10,7 +10,7 @@ use crate::copy::progress::{Progress, Reached};
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
 use crate::import::batcher::{Batcher, Ready};
-use crate::import::report::{grouped, rate};
+use crate::import::report::{count_expiring, grouped, rate, tell_expiring};
 use crate::json;
 use crate::print::note;
 use crate::target::Target;
@@ -106,16 +106,21 @@ impl Copy {
             // On the disk too: if this copy is interrupted, the next one would believe the record.
             self.progress.forget(tables)?;
         }
-        let mut rows = 0;
+        let (mut rows, mut expiring) = (0, 0);
         for table in tables {
-            rows += self.table(table).await.with_context(|| format!("copying {table}"))?;
+            let copied = self.table(table, &mut expiring).await;
+            rows += copied.with_context(|| format!("copying {table}"))?;
         }
         self.progress.reach_all(tables);
         note(&format!("copied {}, {} tables", rate(rows, self.clock.steady()), tables.len()));
+        if !self.to.is_folder() {
+            tell_expiring(expiring);
+        }
         Ok(rows)
     }
 
-    async fn table(&mut self, table: &str) -> Result<u64> {
+    /// Copies a table, and counts in `expiring` the rows that expire.
+    async fn table(&mut self, table: &str, expiring: &mut u64) -> Result<u64> {
         let after = match self.begin(table).await? {
             Some(Reached::End | Reached::All) => {
                 note(&format!("{table} was copied before"));
@@ -138,6 +143,7 @@ impl Copy {
             let Some(last) = page.last() else { break };
             let key = Key { partition: last.partition_key.clone(), row: last.row_key.clone() };
             rows += page.len() as u64;
+            *expiring += count_expiring(&page);
             self.pace.wait_for(page.len()).await;
             match (&mut writer, &self.to) {
                 (Some(writer), _) => writer.write(&page)?,

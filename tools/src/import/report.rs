@@ -10,6 +10,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tabulith::table::entity::Entity;
 
 /// Bad rows that are described; the rest is only counted, so that a wrong file does not write a
 /// million lines.
@@ -116,6 +117,19 @@ pub(crate) fn rate(rows: u64, time: Duration) -> String {
     let seconds = time.as_secs_f64();
     let per_second = if seconds > 0.0 { rows as f64 / seconds } else { 0.0 };
     format!("{} rows in {seconds:.2} s, {} rows/s", grouped(rows), grouped(per_second as u64))
+}
+
+/// How many of these expire.
+pub(crate) fn count_expiring(rows: &[Entity]) -> u64 {
+    rows.iter().filter(|row| row.expires.is_some()).count() as u64
+}
+
+/// Says of rows that expire that they went to where no row does.
+pub(crate) fn tell_expiring(rows: u64) {
+    if rows > 0 {
+        let rows = grouped(rows);
+        note(&format!("{rows} of them expire: only a data folder keeps when (copy … dir:PATH)"));
+    }
 }
 
 /// A number with its thousands apart.
