@@ -107,13 +107,13 @@
 //!
 //! A table may have one ([`Table::set_ttl`]), counted from the commit that wrote a row, and a row
 //! one of its own ([`Batch::upsert_until`]); so have entities ([`Entities::set_ttl`],
-//! [`Entities::insert_until`]). What is over first counts. From that time on the row is gone for
-//! every read and condition, as if it had been deleted, and what it replaced does not come back.
-//! Compaction gives back the space, that of whole files unread, also where nobody writes. Time is
-//! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A
-//! snapshot keeps the time at which it was taken, one of the past has that of its moment. Where the
-//! wall clock is turned back, a row that had expired may be seen again until its space was given
-//! back.
+//! [`Entities::insert_until`]). What is over first counts; readers are told a row's own
+//! ([`Row::expires`], [`Entity::expires`]). From that time on the row is gone for every read and
+//! condition, as if it had been deleted, and what it replaced does not come back. Compaction gives
+//! back the space, that of whole files unread, also where nobody writes. Time is [`Db::time`]: the
+//! wall clock, as far as that is not behind what the database has seen. A snapshot keeps the time
+//! at which it was taken, one of the past has that of its moment. Where the wall clock is turned
+//! back, a row that had expired may be seen again until its space was given back.
 //!
 //! # Large values
 //!
