@@ -3,7 +3,7 @@
 
 use crate::entities::{self, Group};
 use crate::look::FIRST_BYTE;
-use crate::model::{Change, NEVER, World};
+use crate::model::{Change, NEVER, Stored, World};
 use crate::opening::track_rows;
 use crate::ops::{Owner, Verb, key_of, ttl_of, value_of};
 use crate::run::Run;
@@ -181,7 +181,8 @@ impl Run {
         let mut transaction = db.transaction(info.id, &pk)?;
         let at = transaction.at();
         let seen = row_in(self.history.after(self.history.count_at(at.0)).1);
-        let found = transaction.get(&read)?.map(|row| (row.ts.0, row.value));
+        let found = transaction.get(&read)?;
+        let found = found.map(|row| Stored::found(row.ts, row.expires, row.value));
         if found != seen {
             return Err(Stop::Wrong(format!("a transaction read {found:?}, not {seen:?}")));
         }
@@ -240,7 +241,7 @@ impl Run {
         };
         let there = self.history.last().tables[&table].shown(db.time().0);
         let there = there.filter(|((other, _), _)| *other == pk);
-        let there = there.map(|((_, rk), (_, value))| (rk.clone(), value.clone())).collect();
+        let there = there.map(|((_, rk), stored)| (rk.clone(), stored.value.clone())).collect();
         let expected = group.expected(&there);
         match (group.commit(db), expected) {
             (Ok(None), None) => {}

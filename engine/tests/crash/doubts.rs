@@ -71,8 +71,8 @@ impl Doubts {
                     // Its timestamp is on the rows that it wrote; nobody was told.
                     let own = rows.iter().filter_map(|(rk, value)| {
                         let row = shown.rows.get(&at(rk))?;
-                        let same = value.as_ref().is_some_and(|value| *value == row.stored.1);
-                        (same && row.stored.0 > after).then_some(row.stored.0)
+                        let same = value.as_ref().is_some_and(|value| *value == row.value);
+                        (same && row.ts > after).then_some(row.ts)
                     });
                     // One that only removes leaves none.
                     let there = history.last().tables.get(table);

@@ -169,7 +169,7 @@ fn laid_over(below: &Bytes, above: &Bytes) -> Bytes {
 fn row(entity: &Entity) -> (Place, Stored) {
     let copy = |text: &String| Bytes::from(text.clone());
     let place = (copy(&entity.partition_key), copy(&entity.row_key));
-    (place, (entity.ts.0, text_of(&entity.properties)))
+    (place, Stored::found(entity.ts, entity.expires, text_of(&entity.properties)))
 }
 
 /// Reads all entities, and each by its keys too.

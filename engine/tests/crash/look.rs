@@ -1,6 +1,6 @@
 //! What an open database shows: all of it now, and as it was.
 
-use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
+use crate::model::{History, Life, Place, Stored, Table, World};
 use crate::stop::Stop;
 use crate::{entities, settings};
 use bytes::Bytes;
@@ -36,9 +36,7 @@ pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
         if name == settings::CATALOG_NAME {
             settings::compare(db, &rows)?;
         }
-        let rows = rows.into_iter();
-        let written = |(place, stored)| (place, Written { stored, expires: NEVER });
-        table.rows = Arc::new(rows.map(written).collect());
+        table.rows = Arc::new(rows);
     }
     Ok(world)
 }
@@ -65,11 +63,13 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored
     let mut rows = BTreeMap::new();
     let mut cursor = table_of(db, name)?.cursor::<&[u8], &[u8]>(..)?;
     loop {
-        let (place, ts, value) = match cursor.next() {
+        let (place, stored) = match cursor.next() {
             Ok(Some(row)) => {
                 let copy = Bytes::copy_from_slice;
                 let place = (copy(row.partition_key), copy(row.row_key));
-                (place, row.ts.0, row.value().map(copy))
+                let value = row.value().map(copy);
+                let expires = row.expires();
+                (place, value.and_then(|value| Ok(Stored::found(row.ts, expires?, value))))
             }
             Ok(None) => break,
             Err(error) => {
@@ -81,16 +81,16 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored
                 });
             }
         };
-        rows.insert(place, (ts, value?));
+        rows.insert(place, stored?);
     }
     let count = table_of(db, name)?.count()?;
     if count != rows.len() as u64 {
         return Err(Stop::Wrong(format!("{name} has {} rows and counts {count}", rows.len())));
     }
     read_sifted(db, id, &rows)?;
-    for ((pk, rk), (ts, value)) in &rows {
+    for ((pk, rk), stored) in &rows {
         let got = RowStore::get(db, id, pk, rk, Reach::Disk)?;
-        if got.is_none_or(|got| got.ts.0 != *ts || got.value != *value) {
+        if got.is_none_or(|got| Stored::found(got.ts, got.expires, got.value) != *stored) {
             return Err(Stop::Wrong(format!("get and scan differ at {name} {pk:?} {rk:?}")));
         }
     }
@@ -100,9 +100,9 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored
 /// A scan with a filter leaves out only rows that do not pass it, whatever zones the files have.
 fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(), Stop> {
     let middle = rows.values().nth(rows.len() / 2);
-    let Some((since, value)) = middle else { return Ok(()) };
-    let byte = value.first().copied().unwrap_or(0);
-    let wanted = Wanted { since: *since, least: byte, columns: vec![FIRST_BYTE.to_owned()] };
+    let Some(middle) = middle else { return Ok(()) };
+    let byte = middle.value.first().copied().unwrap_or(0);
+    let wanted = Wanted { since: middle.ts, least: byte, columns: vec![FIRST_BYTE.to_owned()] };
     let mut passing = rows.iter().filter(|(_, row)| wanted.passes(row));
     let zones = Arc::new(ZoneScan::new(wanted.clone()));
     let mut cursor = RowStore::snapshot(db)?.scan_where(KeyRange::table(id), zones)?;
@@ -117,7 +117,7 @@ fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(
             Err(error) => return Err(goes_on(&mut cursor, error)),
         }
         let value = cursor.value()?;
-        let row = (cursor.ts().0, value);
+        let row = Stored::found(cursor.ts(), cursor.expires()?, value);
         if !wanted.passes(&row) {
             continue;
         }
@@ -164,8 +164,8 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn passes(&self, (ts, value): &Stored) -> bool {
-        *ts >= self.since && value.first().is_some_and(|byte| *byte >= self.least)
+    fn passes(&self, row: &Stored) -> bool {
+        row.ts >= self.since && row.value.first().is_some_and(|byte| *byte >= self.least)
     }
 }
 
@@ -218,7 +218,8 @@ pub(crate) fn compare_past(db: &Db, at: u64, world: &World) -> Result<(), Stop> 
             Some(_) if number == ENTITIES => entities::read_past(db, CommitTs(at))?,
             Some(table) => {
                 let row = |row: tabulith::ScanRow| {
-                    ((row.partition_key, row.row_key), (row.ts.0, row.value))
+                    let stored = Stored::found(row.ts, row.expires, row.value);
+                    ((row.partition_key, row.row_key), stored)
                 };
                 let rows = snapshot.scan::<&[u8], &[u8]>(table, ..)?;
                 rows.map(|found| found.map(row)).collect::<Result<_, _>>()?

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use tabulith::ids::CommitTs;
 use tabulith::options::Durability;
 
 /// All tables and rows at one moment.
@@ -24,7 +25,7 @@ pub(crate) struct Table {
     pub(crate) life: Life,
     /// The columns that it declares.
     pub(crate) columns: Vec<String>,
-    pub(crate) rows: Arc<BTreeMap<Place, Written>>,
+    pub(crate) rows: Arc<BTreeMap<Place, Stored>>,
 }
 
 /// How long a table's rows live, in ticks.
@@ -55,10 +56,18 @@ impl Life {
 
 /// A row as a commit wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    pub(crate) stored: Stored,
+pub(crate) struct Stored {
+    pub(crate) ts: u64,
     /// From when on it is gone; [`NEVER`] for one that stays.
     pub(crate) expires: u64,
+    pub(crate) value: Bytes,
+}
+
+impl Stored {
+    /// As the database shows it.
+    pub(crate) fn found(ts: CommitTs, expires: Option<CommitTs>, value: Bytes) -> Stored {
+        Stored { ts: ts.0, expires: expires.map_or(NEVER, |expires| expires.0), value }
+    }
 }
 
 /// The end of time.
@@ -68,24 +77,19 @@ impl Table {
     /// The rows that are there by `now`.
     pub(crate) fn shown(&self, now: u64) -> impl Iterator<Item = (&Place, &Stored)> {
         let outlived_to = self.life.outlived_to(now);
-        let there = move |row: &Written| now < row.expires && row.stored.0 > outlived_to;
-        let rows = self.rows.iter().filter(move |(_, row)| there(row));
-        rows.map(|(place, row)| (place, &row.stored))
+        self.rows.iter().filter(move |(_, row)| now < row.expires && row.ts > outlived_to)
     }
 
-    /// Whether it looks like `found` by `now`.
+    /// Whether it looks by `now` like what was found, all of which was shown.
     fn shows(&self, found: &Table, now: u64) -> bool {
         let facts = |table: &Table| (table.id, table.created, table.life.ttl);
         let same = facts(self) == facts(found) && self.columns == found.columns;
-        same && self.shown(now).eq(found.shown(now))
+        same && self.shown(now).eq(found.rows.iter())
     }
 }
 
 /// PartitionKey and RowKey.
 pub(crate) type Place = (Bytes, Bytes);
-
-/// Timestamp and value.
-pub(crate) type Stored = (u64, Bytes);
 
 /// One commit.
 #[derive(Clone, Debug)]
@@ -407,13 +411,11 @@ impl World {
         expires: u64,
     ) -> Result<(), String> {
         let table = self.tables.get_mut(table).ok_or("a commit into a table that is not there")?;
-        let stored = Arc::make_mut(&mut table.rows);
+        let there = Arc::make_mut(&mut table.rows);
         for (rk, value) in rows {
             match value {
-                Some(value) => {
-                    stored.insert((pk.clone(), rk), Written { stored: (ts, value), expires })
-                }
-                None => stored.remove(&(pk.clone(), rk)),
+                Some(value) => there.insert((pk.clone(), rk), Stored { ts, expires, value }),
+                None => there.remove(&(pk.clone(), rk)),
             };
         }
         Ok(())
@@ -466,13 +468,15 @@ fn row_differences(
     let places: std::collections::BTreeSet<_> =
         want.keys().copied().chain(got.rows.keys()).collect();
     for place in places {
-        let want = want.get(place).map(|(ts, value)| (*ts, value));
-        let got = got.rows.get(place).map(|row| (row.stored.0, &row.stored.1));
+        let (want, got) = (want.get(place).copied(), got.rows.get(place));
         if want != got {
-            let ts =
-                |row: Option<(u64, &Bytes)>| row.map_or("none".to_owned(), |r| r.0.to_string());
+            let of = |row: Option<&Stored>| match row {
+                None => "none".to_owned(),
+                Some(Stored { ts, expires: NEVER, .. }) => ts.to_string(),
+                Some(Stored { ts, expires, .. }) => format!("{ts} until {expires}"),
+            };
             let (pk, rk) = place;
-            out.push(format!("{table} {pk:?} {rk:?} is of commit {} not {}", ts(got), ts(want)));
+            out.push(format!("{table} {pk:?} {rk:?} is of commit {} not {}", of(got), of(want)));
         }
     }
 }

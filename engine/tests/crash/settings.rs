@@ -49,8 +49,8 @@ pub(crate) fn compare(db: &Db, rows: &BTreeMap<Place, Stored>) -> Result<(), Sto
         let Some(number) = number_of(db, owner)? else { continue };
         for name in 0..NAMES {
             let (found, row) = (get(db, owner, name)?, rows.get(&place(number, name)));
-            if found.as_ref() != row.map(|(_, value)| value) {
-                let (found, row) = (found.map(|value| value.len()), row.map(|(ts, _)| ts));
+            if found.as_ref() != row.map(|row| &row.value) {
+                let (found, row) = (found.map(|value| value.len()), row.map(|row| row.ts));
                 let what = format!("setting {name} of the {owner:?}");
                 return Err(Stop::Wrong(format!("{what}: {found:?} bytes of commit {row:?}")));
             }

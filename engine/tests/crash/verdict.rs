@@ -66,12 +66,12 @@ impl Seen {
 
     /// A row was found where `expected` is the one.
     fn row(&mut self, name: &str, place: &Place, found: &Stored, expected: Option<&Stored>) {
-        let what = |found: &Stored| format!("{name} {place:?}: commit {}", found.0);
+        let what = |found: &Stored| format!("{name} {place:?}: commit {}", found.ts);
         match expected {
             Some(row) if row == found => self.right += 1,
-            Some(row) if row.0 == found.0 => self.wrong(Wrong::Value, what(found)),
+            Some(row) if row.ts == found.ts => self.wrong(Wrong::Value, what(found)),
             Some(row) => {
-                self.wrong(Wrong::Old, format!("{} in place of {}", what(found), row.0));
+                self.wrong(Wrong::Old, format!("{} in place of {}", what(found), row.ts));
             }
             None => self.wrong(Wrong::Extra, what(found)),
         }
@@ -157,7 +157,7 @@ fn scan(
             }
             (Some(Ok(found)), row) => {
                 let place = (found.partition_key, found.row_key);
-                let stored = (found.ts.0, found.value);
+                let stored = Stored::found(found.ts, found.expires, found.value);
                 match row {
                     Some((at, row)) if **at == place => seen.row(name, &place, &stored, Some(row)),
                     _ if rows.contains_key(&place) => {
@@ -178,7 +178,10 @@ fn get(db: &Db, name: &str, id: TableId, rows: &BTreeMap<&Place, &Stored>, seen:
     let there = rows.iter().map(|(place, stored)| (*place, Some(*stored)));
     for (place, expected) in there.chain(absent.iter().map(|place| (place, None))) {
         match RowStore::get(db, id, &place.0, &place.1, Reach::Disk) {
-            Ok(Some(row)) => seen.row(name, place, &(row.ts.0, row.value), expected),
+            Ok(Some(row)) => {
+                let found = Stored::found(row.ts, row.expires, row.value);
+                seen.row(name, place, &found, expected);
+            }
             Ok(None) if expected.is_some() => {
                 seen.wrong(Wrong::Missing, format!("{name} {place:?} by its key"));
             }
