@@ -53,8 +53,8 @@ pub(crate) struct Replay {
     pub(crate) next_segment: SegmentId,
     /// The last commit replayed.
     pub(crate) last_ts: CommitTs,
-    /// The last commit in any frame, those of the torn tail included: none of these timestamps may
-    /// be given out again.
+    /// The last commit in any frame, those of the torn tail included, and not below the one that
+    /// the floor names: none of these timestamps may be given out again.
     pub(crate) seen_ts: CommitTs,
     pub(crate) groups: u64,
     pub(crate) frames: u64,
@@ -141,7 +141,8 @@ fn walk(
         damaged(Error::corrupt(&file, 0, "the log's first segment is missing"))?;
     }
     let linked = after.map(|link| Last { link, is_seal: false, is_end: false });
-    let mut chain = Chain { begun: first.0 > 0, last: linked, ..Chain::default() };
+    let seen_ts = after.map_or(CommitTs::ZERO, |link| link.ts);
+    let mut chain = Chain { begun: first.0 > 0, last: linked, seen_ts, ..Chain::default() };
     let mut origin = None;
     for id in &held {
         match walk_segment(vfs, dir, *id, &mut origin, &mut chain, show, damaged) {
