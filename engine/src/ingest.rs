@@ -331,7 +331,10 @@ impl Inner {
         let writer = self.writer()?;
         let _running = writer.work.enter()?;
         if files.is_empty() {
-            return Ok(writer.pipeline.applied());
+            self.check_writable(writer, table, Reach::Disk)?;
+            let ts = writer.pipeline.applied();
+            writer.pipeline.wait(ts)?; // Somebody else's, which may not be safe yet.
+            return Ok(ts);
         }
         writer.admit()?; // As a commit: it makes files of which reads look at every one.
         let flush = || writer.work.flush_sealed();
@@ -340,7 +343,9 @@ impl Inner {
         flush()?;
         // Flushes are waited for with all latches held: no thread that flushes takes one.
         let nobody_writes = self.latches.lock_all();
-        if !self.tree.is_live(table) {
+        if self.check_writable(writer, table, Reach::Memory).is_err() {
+            drop(nobody_writes); // Nobody else waits for the sync of a drop.
+            self.check_writable(writer, table, Reach::Disk)?;
             return Err(no_such_table(table));
         }
         let seal = |ts| self.tree.seal(ts, writer.pipeline.log_place());

@@ -483,3 +483,43 @@ fn a_large_ingest_beneath_a_file_that_spans_it_stops_nobody() {
     assert_eq!((found.len(), found[7].1.as_str()), (40_000, "later"));
     assert_eq!(tables.map(|table| table.count().unwrap()), [1, 40_000, 1]);
 }
+
+/// The drop is applied and not yet safe, and here never will be: the next start finds the table.
+#[test]
+fn nobody_is_told_of_a_drop_that_a_crash_undoes() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let db = open_by_hand(&disk);
+    let mut rows = db.table("t").unwrap().ingest().unwrap();
+    rows.add("p", "a", "x").unwrap();
+    db.table("other").unwrap().upsert("p", "a", "x").unwrap(); // A memtable to flush.
+    let (own_db, own_disk) = (db.clone(), disk.clone());
+    // The file of that one: the ingest's own is made.
+    disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        own_disk.add(Rule::fail(Call::Write).named("*.spare"));
+        own_db.drop_table("t").unwrap_err();
+    });
+    let told = rows.finish().unwrap_err();
+    assert_eq!(disk.injected(), 1, "{told}");
+    assert_ne!(told.kind(), Kind::NotFound, "{told}");
+    drop(db.close());
+    drop(db);
+    assert!(open_by_hand(&disk).find("t").unwrap().is_some());
+}
+
+/// It was given the newest commit that was applied, in whatever state that was.
+#[test]
+fn an_ingest_of_nothing_answers_for_what_it_says() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let db = open_by_hand(&disk);
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "a", "x").unwrap();
+    assert_eq!(table.ingest().unwrap().finish().unwrap(), last);
+    let nothing = table.ingest().unwrap();
+    db.drop_table("t").unwrap();
+    assert_eq!(nothing.finish().unwrap_err().kind(), Kind::NotFound);
+    let other = db.table("other").unwrap();
+    let nothing = other.ingest().unwrap();
+    disk.add(Rule::fail(Call::Write).named("*.spare"));
+    other.upsert("p", "a", "x").unwrap_err();
+    nothing.finish().unwrap_err();
+}
