@@ -42,9 +42,10 @@ impl Context {
     }
 }
 
-/// The client's id of a request where it can be echoed: visible ASCII and not too long.
-pub fn echoed(client_request_id: Option<&str>) -> Option<String> {
-    let id = client_request_id?;
+/// The client's id of a request, or of a part of a batch, where it can be echoed: visible ASCII and
+/// not too long.
+pub fn echoed(id: Option<&str>) -> Option<String> {
+    let id = id?;
     let echoes = id.len() <= CLIENT_REQUEST_ID_BYTES_MAX
         && id.bytes().all(|byte| (b' '..=b'~').contains(&byte));
     echoes.then(|| id.to_owned())

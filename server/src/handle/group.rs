@@ -3,7 +3,7 @@
 use crate::auth::verify::Grant;
 use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch, Reading};
 use crate::batch::multipart::Embedded;
-use crate::context::Ids;
+use crate::context::{Ids, echoed};
 use crate::error::{
     DIFFERENT_PARTITIONS, INVALID_INPUT, OVERLOADED, SERVER_BUSY, TABLE_NOT_FOUND, WireError,
 };
@@ -78,7 +78,7 @@ impl Manner {
         Manner {
             metadata: metadata.unwrap_or_default(),
             prefer: Prefer::of(head).filter(|_| inserts),
-            content_id: head.headers.get("Content-ID").map(str::to_owned),
+            content_id: echoed(head.headers.get("Content-ID")),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::net::sent::{Collected, Leave, Sent};
 use crate::net::shared::Shared;
 use crate::net::work::{Answered, perform, received_aside, with_place};
 use crate::observe::requests::label;
-use crate::observe::spans::Span;
+use crate::observe::spans::{Span, cut};
 use crate::operations::Kind;
 use crate::services::base::Store;
 use crate::testing;
@@ -103,7 +103,7 @@ async fn respond<S: Store>(
     let call = received.as_ref().ok();
     let fault = call.and_then(|call| call.fault);
     let names = call.filter(|_| shared.spans.is_some()).map_or((None, None), |call| {
-        (Some(call.address.account.clone()), call.operation.table().map(str::to_owned))
+        (Some(call.address.account.clone()), call.operation.table().map(cut))
     });
     let kind = call.map(|call| call.operation.kind());
     let response = match received {

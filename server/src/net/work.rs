@@ -6,14 +6,15 @@
 use crate::batch::changeset::Outline;
 use crate::error::{INTERNAL_ERROR, OPERATION_TIMED_OUT};
 use crate::handle::answer::{Answer, WriteAnswer};
-use crate::handle::call::Call;
+use crate::handle::call::{Call, Turns};
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{QUICK_BODY_BYTES_MAX, REQUEST_TIME_MAX};
+use crate::limits::{QUICK_BATCH_BYTES_MAX, QUICK_BODY_BYTES_MAX, REQUEST_TIME_MAX};
 use crate::net::payload::held;
 use crate::net::room::{Place, SMALL_BYTES_MAX};
 use crate::net::shared::Shared;
 use crate::services::base::Store;
+use bytes::Bytes;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,18 +99,23 @@ pub(super) async fn perform<S: Store>(
             }
         }
     }
-    // In this order: of these two there are the fewest turns, and who waits for one holds no
-    // commit's; who has a page's or a read's turn waits for no other, nor for a commit.
-    let ((needed, outline), body_bytes) = (call.turns(bytes), bytes.len());
-    let turns = [
-        needed.serial.then_some(&shared.serial),
-        needed.merge.then_some(&shared.merges),
-        needed.commit.then_some(&shared.commits),
-        needed.page.then_some(&shared.pages),
-        needed.read.then_some(&shared.reads),
-    ];
+    let body_bytes = bytes.len();
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
+        let read = turns_of(shared, call, body, places).await;
+        let ((needed, outline), body, mut places) = match read {
+            Ok(read) => read,
+            Err(error) => return lost(call, &error),
+        };
+        // In this order: of these two there are the fewest turns, and who waits for one holds no
+        // commit's; who has a page's or a read's turn waits for no other, nor for a commit.
+        let turns = [
+            needed.serial.then_some(&shared.serial),
+            needed.merge.then_some(&shared.merges),
+            needed.commit.then_some(&shared.commits),
+            needed.page.then_some(&shared.pages),
+            needed.read.then_some(&shared.reads),
+        ];
         if let Some(at) = needed.past
             && let Err(error) = await_past(shared, call, at).await
         {
@@ -132,6 +138,23 @@ pub(super) async fn perform<S: Store>(
         }
     };
     in_time(shared, call, work).await
+}
+
+/// A body that was read for the turns that it asks for, and its places.
+pub(super) type ReadBody = ((Turns, Option<Outline>), Body, Vec<Place>);
+
+/// Reads a body for the turns that it asks for. A long one of short lines takes some 100 ms.
+pub(super) async fn turns_of<S: Store>(
+    shared: &Shared<S>,
+    call: &Arc<Call>,
+    body: Body,
+    places: Vec<Place>,
+) -> Result<ReadBody, JoinError> {
+    let bytes = if let Body::Whole(bytes) = &body { bytes.clone() } else { Bytes::new() };
+    let is_quick = bytes.len() <= QUICK_BATCH_BYTES_MAX;
+    let own_call = call.clone();
+    let read = move || (own_call.turns(&bytes), body, places);
+    if is_quick { Ok(read()) } else { aside(shared, read).await }
 }
 
 /// Waits until what was committed up to `at` can be read, which may be as long as the disk wants:

@@ -22,12 +22,15 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Most characters of a PartitionKey that are kept.
 const KEY_CHARS_MAX: usize = 256;
 
+/// The same of a table, whose name has 63 where there is such a table.
+const TABLE_CHARS_MAX: usize = 64;
+
 /// A partition's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Name {
     /// The account.
     pub account: String,
-    /// The table as the request has it.
+    /// The table as the request has it, or its beginning.
     pub table: String,
     /// The PartitionKey, or its beginning.
     pub partition_key: String,
@@ -95,7 +98,7 @@ impl Hot {
         let keep = || {
             self.tells_names().then(|| Name {
                 account: account.to_owned(),
-                table: table.to_owned(),
+                table: table.chars().take(TABLE_CHARS_MAX).collect(),
                 partition_key: partition_key.chars().take(KEY_CHARS_MAX).collect(),
             })
         };
@@ -182,5 +185,6 @@ mod tests {
         hot.add("acct", &"T".repeat(1000), &long, 1, at(0));
         let name = hot.ranking(at(1)).ranks[0].name.clone().expect("a name");
         assert_eq!(name.partition_key.chars().count(), KEY_CHARS_MAX);
+        assert_eq!(name.table.chars().count(), TABLE_CHARS_MAX);
     }
 }

@@ -8,9 +8,9 @@ use crate::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use crate::handle::answer::{Answer, Later, WriteAnswer};
 use crate::handle::call::Call;
 use crate::http::message::{Body, Head, Request, Response};
-use crate::limits::QUICK_BODY_BYTES_MAX;
+use crate::limits::{QUICK_BATCH_BYTES_MAX, QUICK_BODY_BYTES_MAX};
 use crate::net::shared::{ENTITY_JSON_BYTES_MAX, Shared};
-use crate::net::work::{in_time, perform, settled, with_place, written};
+use crate::net::work::{in_time, perform, settled, turns_of, with_place, written};
 use crate::odata::address::entity_path;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -93,6 +93,21 @@ fn batch(shared: &Shared<Db>, part: &str) -> (Arc<Call>, Body) {
     head.headers.push("Content-Type", "multipart/mixed; boundary=b");
     head.headers.push("Content-Length", body.len().to_string());
     (shared.app.receive(&head).expect("admitted"), Body::Whole(body.into()))
+}
+
+/// One of 4 MiB in lines of two bytes kept the connections of its worker waiting for some 100 ms.
+#[test]
+fn a_long_batch_is_not_read_on_the_event_loop() {
+    let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
+    let is_read_here = |shared: &Shared<Db>, bytes: usize| {
+        let (call, body) = batch(shared, &":\n".repeat(bytes / 2));
+        let _ = work::since();
+        let read = run(turns_of(shared, &call, body, Vec::new()));
+        assert!(read.is_ok_and(|(_, body, _)| matches!(body, Body::Whole(_))));
+        work::since() > 0
+    };
+    assert!(is_read_here(&shared, QUICK_BATCH_BYTES_MAX - 1_000));
+    assert!(!is_read_here(&shared, QUICK_BATCH_BYTES_MAX));
 }
 
 /// It was read for its turns, and once more where it was worked on.
