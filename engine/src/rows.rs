@@ -33,9 +33,9 @@ impl Row {
         Row { ts, expires: None, value }
     }
 
-    /// The row, gone from the time `expires` on, where there is one.
+    /// The row with that expiry, or with none.
     #[must_use]
-    pub fn until(self, expires: Option<CommitTs>) -> Row {
+    pub fn with_expiry(self, expires: Option<CommitTs>) -> Row {
         Row { expires, ..self }
     }
 
@@ -232,8 +232,8 @@ pub trait RowCursor: Send {
     /// The time from which on the row here is gone, where it was written with one; `None` in a
     /// store whose rows stay.
     ///
-    /// Cost: nothing for a row that stays; else that of [`RowCursor::value_ref`], without the reads
-    /// of a value that the store keeps apart.
+    /// A cursor over another one passes this on. Cost: nothing for a row that stays; else that of
+    /// [`RowCursor::value_ref`], without the reads of a value that the store keeps apart.
     fn expires(&self) -> Result<Option<CommitTs>> {
         Ok(None)
     }

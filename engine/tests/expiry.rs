@@ -12,7 +12,9 @@ use tabulith::table::error::TableError;
 use tabulith::table::write::Write;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, CommitTs, Db, Entities, Entity, If, Kind, Options, Table};
+use tabulith::{
+    Advanced, Bytes, CommitTs, Db, Entities, Entity, Filter, If, Kind, Op, Options, Table,
+};
 
 const START_TICKS: u64 = 17_672_256_000_000_000;
 
@@ -113,6 +115,34 @@ fn row_keys(table: &Table) -> Vec<String> {
     rows.map(|row| String::from_utf8(row.unwrap().row_key.to_vec()).unwrap()).collect()
 }
 
+/// When the rows of a table expire, as every kind of read says it.
+fn told(table: &Table) -> Vec<Option<CommitTs>> {
+    let rows: Vec<_> = table.scan::<&str, &str>(..).unwrap().map(Result::unwrap).collect();
+    let told: Vec<_> = rows.iter().map(|row| row.expires).collect();
+    let mut back: Vec<_> =
+        table.scan::<&str, &str>(..).unwrap().rev().map(|row| row.unwrap().expires).collect();
+    back.reverse();
+    assert_eq!(back, told);
+    let keys: Vec<_> = rows.iter().map(|row| (&row.partition_key, &row.row_key)).collect();
+    let single = |(pk, rk): &(&Bytes, &Bytes)| table.get(pk, rk).unwrap().unwrap().expires;
+    assert_eq!(keys.iter().map(single).collect::<Vec<_>>(), told);
+    let many = table.get_many(&keys).unwrap().into_iter();
+    assert_eq!(many.map(|row| row.unwrap().expires).collect::<Vec<_>>(), told);
+    let mut cursor = table.cursor::<&str, &str>(..).unwrap();
+    let mut seen = Vec::new();
+    while let Some(row) = cursor.next().unwrap() {
+        seen.push(row.expires().unwrap());
+    }
+    assert_eq!(seen, told);
+    let mut seen_back = Vec::new();
+    while let Some(row) = cursor.prev().unwrap() {
+        seen_back.push(row.expires().unwrap());
+    }
+    seen_back.reverse();
+    assert_eq!(seen_back, told);
+    told
+}
+
 fn bytes_on_disk(db: &Db) -> u64 {
     let stats = db.stats();
     stats.levels.iter().map(|(_, bytes)| bytes).sum::<u64>() + stats.blob_bytes
@@ -128,8 +158,9 @@ fn an_expired_row_is_gone_for_every_read_and_condition_wherever_it_lies() {
         db.flush().unwrap();
         table.upsert("p", "stays", "x").unwrap();
         let large = "y".repeat(5000);
-        put_until(&table, "a", &large, in_seconds(&db, 10));
-        put_until(&table, "b", "b", in_seconds(&db, 20));
+        let ends = [in_seconds(&db, 10), in_seconds(&db, 20)];
+        put_until(&table, "a", &large, ends[0]);
+        put_until(&table, "b", "b", ends[1]);
         match stage {
             0 => {}
             1 => db.flush().unwrap(),
@@ -142,6 +173,7 @@ fn an_expired_row_is_gone_for_every_read_and_condition_wherever_it_lies() {
         }
         assert_eq!(table.get("p", "a").unwrap().unwrap().value, large);
         assert_eq!(row_keys(&table), ["a", "b", "stays"]);
+        assert_eq!(told(&table), [Some(ends[0]), Some(ends[1]), None], "stage {stage}");
         let held = db.snapshot().unwrap();
         place.pass(11); // Each commit since is a tick later than the clock.
         assert!(table.get("p", "a").unwrap().is_none(), "stage {stage}: not even the older one");
@@ -607,12 +639,21 @@ fn an_entity_is_gone_when_its_own_time_or_its_tables_is_over() {
     let exists = table.insert_until(entity("b", 3), minute).unwrap_err();
     assert!(matches!(exists, TableError::EntityExists));
     // A group with each its own end; a merge that says none leaves an entity that stays.
+    let later = in_seconds(&db, 600);
     let writes = vec![
         Write::InsertOrMerge(Entity::new("p", "c").with("M", 5)),
-        Write::InsertOrReplace(entity("d", 1)).until(in_seconds(&db, 600)),
-        Write::Insert(entity("e", 1)).until(minute).until(in_seconds(&db, 600)),
+        Write::InsertOrReplace(entity("d", 1)).until(later),
+        Write::Insert(entity("e", 1)).until(minute).until(later),
     ];
-    table.transact(writes).unwrap();
+    let written = table.transact(writes).unwrap();
+    let told: Vec<_> = written.iter().map(|one| one.entity.as_ref().unwrap().expires).collect();
+    assert_eq!(told, [None, Some(later), Some(minute)]);
+    let is = |key: &str, text: &str| Filter::compare(key, Op::Eq, text);
+    let point = Filter::And(vec![is("PartitionKey", "p"), is("RowKey", "b")]);
+    let found: Vec<_> = table.query(Some(point)).map(Result::unwrap).collect();
+    assert_eq!((found.len(), found[0].expires), (1, Some(minute)));
+    let told: Vec<_> = table.query(None).map(|entity| entity.unwrap().expires).collect();
+    assert_eq!(told, [Some(minute), Some(minute), None, Some(later), Some(minute)]);
     assert_eq!(table.count().unwrap(), 5);
     place.pass(61);
     let left = |table: &Entities| -> Vec<String> {

@@ -99,7 +99,14 @@ fn what_expires_keeps_its_time_where_a_place_can_and_is_told_elsewhere() {
         assert_eq!(entity.expires, kept(n), "row {n}");
     }
     other.close().unwrap();
-    let told = "4 of them expire: only a data folder keeps when";
+    // As a copy that knew of no times left it.
+    let other = Db::open(place.path("other")).unwrap();
+    other.entities("sessions").unwrap().upsert(Entity::new("p", "3")).unwrap();
+    other.close().unwrap();
+    let compared = place.run(&["copy", "dir:data", "dir:other", "--verify-only"]);
+    assert_eq!(compared.code, 1, "{}", compared.err);
+    assert!(compared.err.contains("'p' differs: 10 rows in FROM, 10 in TO"), "{}", compared.err);
+    let told = "rows that expire: 4; only a data folder keeps when";
     let to_lines = place.run(&["copy", "dir:data", "jsonl:lines"]);
     copied(&to_lines);
     assert!(to_lines.err.contains(told), "{}", to_lines.err);

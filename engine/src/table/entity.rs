@@ -13,8 +13,8 @@ pub struct Entity {
     /// The commit that wrote it; [`CommitTs::ZERO`] on an entity that is yet to be written.
     pub ts: CommitTs,
     /// The time from which on it is gone, where it was written with one
-    /// ([`Write::until`](crate::table::write::Write::until)). Told of an entity that was read;
-    /// writing does not ask for it.
+    /// ([`Write::until`](crate::table::write::Write::until)). Told of what was read or written; a
+    /// change does not go by it: one without `until` leaves an entity that stays.
     pub expires: Option<CommitTs>,
     /// Custom properties; names are unique and none is PartitionKey, RowKey or Timestamp.
     pub properties: Vec<(String, Value)>,

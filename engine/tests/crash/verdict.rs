@@ -66,7 +66,9 @@ impl Seen {
 
     /// A row was found where `expected` is the one.
     fn row(&mut self, name: &str, place: &Place, found: &Stored, expected: Option<&Stored>) {
-        let what = |found: &Stored| format!("{name} {place:?}: commit {}", found.ts);
+        let what = |found: &Stored| {
+            format!("{name} {place:?}: commit {} until {}", found.ts, found.expires)
+        };
         match expected {
             Some(row) if row == found => self.right += 1,
             Some(row) if row.ts == found.ts => self.wrong(Wrong::Value, what(found)),

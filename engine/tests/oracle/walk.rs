@@ -80,7 +80,7 @@ fn here(
                 return Err(format!("row {:02x?}, expected {key:02x?}", cursor.key()));
             }
             let found = Row::new(cursor.ts(), cursor.value().map_err(said)?);
-            let found = found.until(cursor.expires().map_err(said)?);
+            let found = found.with_expiry(cursor.expires().map_err(said)?);
             same(Some(&found), Some(stored))?;
             Ok(Some(i))
         }

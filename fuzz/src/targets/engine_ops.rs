@@ -123,7 +123,7 @@ impl Run {
                 62 | 63 => Change::DeleteRange(Bound::Excluded(rk), Bound::Included(key(input))),
                 // Long past, or not in the time of anybody who runs this.
                 64 => Change::PutUntil(rk, vec![size; 9], 0),
-                65 => Change::PutUntil(rk, vec![size; 90], u64::MAX),
+                65 => Change::PutUntil(rk, vec![size; 90], u64::MAX - 1),
                 _ => Change::Put(rk, vec![size; usize::from(size) * usize::from(size) / 64]),
             });
         }
@@ -168,8 +168,11 @@ impl Run {
     fn get(&mut self, input: &mut Input<'_>) {
         let (pk, rk) = (key(input), key(input));
         let found = self.db().get(self.table, &pk, &rk, Reach::Disk).expect("a sound disk");
-        let expires = u64::MAX;
-        let found = found.map(|row| Stored { ts: row.ts.0, value: row.value.to_vec(), expires });
+        let found = found.map(|row| Stored {
+            ts: row.ts.0,
+            value: row.value.to_vec(),
+            expires: end_of(row.expires),
+        });
         assert_eq!(found.as_ref(), self.model.get(self.table.0, &pk, &rk), "{pk:?} {rk:?}");
     }
 
@@ -258,11 +261,17 @@ fn encoded(place: &Place) -> Vec<u8> {
     order::row_key(TableId(place.table), &place.pk, &place.rk)
 }
 
+/// When a row is gone, as the model says it.
+fn end_of(expires: Option<CommitTs>) -> u64 {
+    expires.map_or(u64::MAX, |expires| expires.0)
+}
+
 fn rows(cursor: &mut dyn RowCursor, forward: bool) -> Rows {
     let mut rows = Vec::new();
     while if forward { cursor.next() } else { cursor.prev() }.expect("a sound disk") {
         let value = cursor.value().expect("a sound disk").to_vec();
-        rows.push((cursor.key().to_vec(), Stored { ts: cursor.ts().0, value, expires: u64::MAX }));
+        let expires = end_of(cursor.expires().expect("a sound disk"));
+        rows.push((cursor.key().to_vec(), Stored { ts: cursor.ts().0, value, expires }));
     }
     rows
 }

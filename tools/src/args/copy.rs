@@ -53,8 +53,10 @@ const COPY_HELP: &str = "Places:
   anything else   a connection string, or an address with a shared access signature
 
 Rows are inserted or replaced with their types; a file of JSON lines is replaced as a whole.
-Timestamps, policies and settings are not copied. In the end both sides are read and the rows of
-each partition compared by a digest, so that what says that it has copied has seen it. A copy
-that was interrupted goes on behind the last page that was written, and one whose comparison
-failed compares again, or with --no-verify copies again; how far it came is kept in
-$XDG_STATE_HOME/tabulith/copies, else in ~/.local/state.";
+Timestamps, policies and settings, how long rows of a table live among them, are not copied. When
+a row expires goes from one data folder to another only; rows that expire while both sides are
+read count as differences. In the end both sides are read and the rows of each partition compared
+by a digest, so that what says that it has copied has seen it. A copy that was interrupted goes on
+behind the last page that was written, and one whose comparison failed compares again, or with
+--no-verify copies again; how far it came is kept in $XDG_STATE_HOME/tabulith/copies, else in
+~/.local/state.";

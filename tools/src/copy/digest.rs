@@ -115,13 +115,14 @@ fn part(partition_key: &str) -> usize {
     xxh3_64(partition_key.as_bytes()) as usize % PARTS
 }
 
-/// The digest of a row's keys and properties.
+/// The digest of a row's keys, expiry and properties.
 fn digest(row: &Entity) -> u128 {
     let mut properties: Vec<&(String, Value)> = row.properties.iter().collect();
     properties.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     let mut bytes = Vec::with_capacity(256);
     put(&mut bytes, row.partition_key.as_bytes());
     put(&mut bytes, row.row_key.as_bytes());
+    put(&mut bytes, &row.expires.map(|expires| expires.0.to_le_bytes()).unwrap_or_default());
     for (name, value) in properties {
         put(&mut bytes, name.as_bytes());
         match value {
@@ -180,7 +181,9 @@ mod tests {
             [row("q", "1", &[]), row("p", "2", &[]), row("p", "1", &[two.clone(), one.clone()])];
         assert_eq!(of(&rows), of(&turned));
         assert_eq!((of(&rows).rows(), of(&rows).partitions()), (3, Some(2)));
+        let expires = Some(tabulith::ids::CommitTs(1));
         for other in [
+            Entity { expires, ..row("p", "1", &[one.clone(), two.clone()]) },
             row("p", "1", std::slice::from_ref(&one)),
             row("p", "1", &[one.clone(), ("b", Value::Int64(1))]),
             row("p", "1", &[one.clone(), ("b", Value::Double(1.0))]),

@@ -125,7 +125,7 @@ impl Place {
         })
     }
 
-    /// Whether it is a data folder: only there can rows expire.
+    /// Whether it is a data folder: only there can a row be given its time.
     pub(crate) fn is_folder(&self) -> bool {
         matches!(self, Place::Tables(target) if matches!(**target, Target::Folder(_)))
     }

@@ -170,7 +170,9 @@ impl Copy {
             (Place::Lines(_), Some(Reached::Row(_))) => return Ok(None),
             (Place::Tables(target), Some(Reached::Row(key))) => {
                 let was_there = !target.create_table(table).await?;
-                was_there && target.get(table, &key.partition, &key.row).await?.is_some()
+                was_there
+                    && (target.get(table, &key.partition, &key.row).await?.is_some()
+                        || self.is_gone(table, key).await?)
             }
             (Place::Tables(target), _) => !target.create_table(table).await?,
             (Place::Lines(dir), Some(Reached::End | Reached::All)) => lines::has(dir, table)?,
@@ -187,6 +189,23 @@ impl Copy {
         // record.
         self.progress.forget(&[table.to_owned()])?;
         Ok(None)
+    }
+
+    /// Whether the last row that was copied is not in FROM any more, where it may have expired in
+    /// both places: it says nothing of TO then, and what TO lacks the comparison finds, if there is
+    /// one.
+    async fn is_gone(&self, table: &str, key: &Key) -> Result<bool> {
+        match &self.from {
+            Place::Tables(from) if self.compares && self.keeps_times() => {
+                Ok(from.get(table, &key.partition, &key.row).await?.is_none())
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether what expires in FROM does so in TO.
+    fn keeps_times(&self) -> bool {
+        self.from.is_folder() && self.to.is_folder()
     }
 
     /// Whether both places have the same rows; where not, says which partitions differ.
@@ -228,9 +247,10 @@ impl Copy {
 
     /// What both sides have of a table, into copies of `empty`.
     async fn digests(&self, table: &str, empty: Digests) -> Result<(Digests, Digests)> {
+        let keeps_times = self.keeps_times();
         tokio::try_join!(
-            digests(&self.from, table, true, empty.clone()),
-            digests(&self.to, table, false, empty)
+            digests(&self.from, table, keeps_times, true, empty.clone()),
+            digests(&self.to, table, keeps_times, false, empty)
         )
     }
 }
@@ -248,10 +268,12 @@ fn name_differences(table: &str, here: &Digests, there: &Digests) -> u64 {
     differing
 }
 
-/// The digests of a table, added to `digests`; one that does not exist has no rows, unless it must.
+/// The digests of a table, added to `digests`, of expiries too where both places have them; a table
+/// that does not exist has no rows, unless it must.
 async fn digests(
     place: &Place,
     table: &str,
+    keeps_times: bool,
     must_exist: bool,
     mut digests: Digests,
 ) -> Result<Digests> {
@@ -259,11 +281,14 @@ async fn digests(
     let mut pages = async || -> Result<()> {
         let mut reading = place.read(table, None)?;
         loop {
-            let page = reading.next().await?;
+            let mut page = reading.next().await?;
             if page.is_empty() {
                 return Ok(());
             }
-            page.iter().for_each(|row| digests.add(row));
+            for row in &mut page {
+                row.expires = row.expires.filter(|_| keeps_times);
+                digests.add(row);
+            }
         }
     };
     match pages().await {

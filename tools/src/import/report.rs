@@ -128,7 +128,7 @@ pub(crate) fn count_expiring(rows: &[Entity]) -> u64 {
 pub(crate) fn tell_expiring(rows: u64) {
     if rows > 0 {
         let rows = grouped(rows);
-        note(&format!("{rows} of them expire: only a data folder keeps when (copy … dir:PATH)"));
+        note(&format!("rows that expire: {rows}; only a data folder keeps when (copy … dir:PATH)"));
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::args::output::Output;
 use crate::ask::Ask;
 use crate::draft::Draft;
-use crate::import::report::grouped;
+use crate::import::report::{count_expiring, grouped, tell_expiring};
 use crate::print::{self, Columns, Printer, note};
 use crate::query::Reading;
 use crate::target::Target;
@@ -33,8 +33,13 @@ pub(crate) async fn dump(target: &Target, table: &str, file: Option<&Path>) -> R
 async fn write(target: &Target, table: &str, out: impl Write) -> Result<u64> {
     let reading = Reading { target, table, ask: Ask::rows(None, None), top: None };
     let mut printer = Printer::new(Output::Jsonl, out, Columns::OfFirstRows);
+    let mut expiring = 0;
     reading
-        .each_page(|page| page.entities.iter().try_for_each(|entity| printer.print(entity)))
+        .each_page(|page| {
+            expiring += count_expiring(&page.entities);
+            page.entities.iter().try_for_each(|entity| printer.print(entity))
+        })
         .await?;
+    tell_expiring(expiring);
     printer.finish()
 }
