@@ -143,7 +143,7 @@ pub(super) async fn perform<S: Store>(
 /// A body that was read for the turns that it asks for, and its places.
 pub(super) type ReadBody = ((Turns, Option<Outline>), Body, Vec<Place>);
 
-/// Reads a body for the turns that it asks for. A long one of short lines takes some 100 ms.
+/// Reads a body for the turns that it asks for: a long one where it holds up nobody else.
 pub(super) async fn turns_of<S: Store>(
     shared: &Shared<S>,
     call: &Arc<Call>,

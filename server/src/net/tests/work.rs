@@ -95,7 +95,7 @@ fn batch(shared: &Shared<Db>, part: &str) -> (Arc<Call>, Body) {
     (shared.app.receive(&head).expect("admitted"), Body::Whole(body.into()))
 }
 
-/// One of 4 MiB in lines of two bytes kept the connections of its worker waiting for some 100 ms.
+/// One of 4 MiB in lines of two bytes kept the other connections of its worker waiting.
 #[test]
 fn a_long_batch_is_not_read_on_the_event_loop() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
