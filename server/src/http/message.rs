@@ -55,6 +55,16 @@ pub enum Body {
     TooLarge,
 }
 
+impl Body {
+    /// Its bytes; none where it is not there whole.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Body::Whole(bytes) => bytes,
+            Body::Empty | Body::TooLarge => &[],
+        }
+    }
+}
+
 /// A whole request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {

@@ -13,8 +13,8 @@ use crate::limits::{QUICK_BATCH_BYTES_MAX, QUICK_BODY_BYTES_MAX, REQUEST_TIME_MA
 use crate::net::payload::held;
 use crate::net::room::{Place, SMALL_BYTES_MAX};
 use crate::net::shared::Shared;
+use crate::route::Operation;
 use crate::services::base::Store;
-use bytes::Bytes;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,8 +86,8 @@ pub(super) async fn perform<S: Store>(
     body: Body,
     mut places: Vec<Place>,
 ) -> Answered {
-    let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
-    if call.may_be_quick(bytes.len()) {
+    let body_bytes = body.bytes().len();
+    if call.may_be_quick(body_bytes) {
         let (answer, beyond) = worked(shared, call, (&body, None), Reach::Memory, &places);
         match answer {
             Answer::NeedsDisk => {}
@@ -99,7 +99,6 @@ pub(super) async fn perform<S: Store>(
             }
         }
     }
-    let body_bytes = bytes.len();
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
         let read = turns_of(shared, call, body, places).await;
@@ -150,11 +149,16 @@ pub(super) async fn turns_of<S: Store>(
     body: Body,
     places: Vec<Place>,
 ) -> Result<ReadBody, JoinError> {
-    let bytes = if let Body::Whole(bytes) = &body { bytes.clone() } else { Bytes::new() };
-    let is_quick = bytes.len() <= QUICK_BATCH_BYTES_MAX;
-    let own_call = call.clone();
-    let read = move || (own_call.turns(&bytes), body, places);
-    if is_quick { Ok(read()) } else { aside(shared, read).await }
+    if call.operation != Operation::Batch || body.bytes().len() <= QUICK_BATCH_BYTES_MAX {
+        let read = call.turns(body.bytes());
+        return Ok((read, body, places));
+    }
+    let call = call.clone();
+    let read = move || {
+        let read = call.turns(body.bytes());
+        (read, body, places)
+    };
+    aside(shared, read).await
 }
 
 /// Waits until what was committed up to `at` can be read, which may be as long as the disk wants:
