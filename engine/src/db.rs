@@ -426,7 +426,7 @@ impl Db {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
         let made = pipeline.now();
-        pipeline.close_moment(made); // The backup is asked for the quiet time until then, too.
+        pipeline.close_moment(made)?; // The backup is asked for the quiet time until then, too.
         self.flush()?;
         let tree = &self.inner.tree;
         let (state, version) = tree.pinned();
@@ -518,7 +518,7 @@ impl Inner {
     /// Waits for nobody.
     pub(crate) fn past_ends(&self) -> CommitTs {
         match &self.writer {
-            Some(writer) => writer.pipeline.next_ts(),
+            Some(writer) => writer.pipeline.past_ends(),
             None => CommitTs(self.visible().0.saturating_add(1)),
         }
     }

@@ -101,7 +101,7 @@ impl Db {
         let changed = inner.apply_to_catalog(writer, batch, copy, set);
         drop(nobody_writes); // Who waits may lead, and run what others want to be told.
         if let Err(error) = changed.and_then(|ts| writer.pipeline.wait(ts)) {
-            inner.change_tables(|tables| tables.stop_aging(table.id, CommitTs::MAX));
+            inner.resume_aging(table.id);
             return Err(error);
         }
         // Compaction goes by what is in files.
@@ -152,19 +152,23 @@ impl Inner {
     /// beyond which no reader has gone, and no later commit stays behind. The caller holds the
     /// catalogue's lock.
     ///
-    /// Errors: `Busy` where the clock runs faster than time can be stopped.
+    /// Errors: `Busy` where the clock runs faster than time can be stopped; `Closed`.
     fn stop_aging(&self, writer: &Writer, table: TableId) -> Result<CommitTs> {
         for slack in 0..STOPS_MAX {
             // Twice as far ahead at each attempt: the clock must not reach it before all see it.
             let now = CommitTs(self.time().0 + (1 << slack) - 1);
             self.change_tables(|tables| tables.stop_aging(table, now));
             if self.time() <= now {
-                writer.pipeline.close_moment(now);
-                return Ok(now);
+                let closed = writer.pipeline.close_moment(now);
+                return closed.map(|_| now).inspect_err(|_| self.resume_aging(table));
             }
         }
-        self.change_tables(|tables| tables.stop_aging(table, CommitTs::MAX));
+        self.resume_aging(table);
         Err(Error::new(Kind::Busy, "changing a time to live: the clock runs ahead too fast"))
+    }
+
+    fn resume_aging(&self, table: TableId) {
+        self.change_tables(|tables| tables.stop_aging(table, CommitTs::MAX));
     }
 
     fn change_tables(&self, change: impl FnOnce(&mut Tables)) {

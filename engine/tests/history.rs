@@ -292,6 +292,31 @@ fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back_while_the_fol
     assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
 }
 
+/// Reads go on after a close. It tells who opens the folder next how far they may go.
+#[test]
+fn a_moment_that_was_read_after_the_close_stays_as_it_was_when_the_clock_goes_back() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "r", "old").unwrap();
+    place.pass(600);
+    db.close().unwrap();
+    let quiet = last.after(Duration::from_secs(300));
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()), "it was past at the close");
+    let end = db.moments_kept().1;
+    assert_eq!(value_at(&db, &table, CommitTs(end.0 - 1), "r"), Some("old".into()));
+    place.pass(600);
+    assert_eq!(db.moments_kept().1, end, "it stands still");
+    let refused = db.snapshot_at(end).unwrap_err();
+    assert!(refused.to_string().contains("is not past"), "{refused}");
+    drop((table, db));
+    place.clock.set_wall(START_TICKS + 1);
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    assert!(table.upsert("p", "r", "new").unwrap() >= end);
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+}
+
 /// The rows of one partition, each deleted a minute after the one before, leave the window one by
 /// one: their file is written anew for many of them at a time.
 #[test]

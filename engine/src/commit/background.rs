@@ -41,8 +41,8 @@ impl Pipeline {
     }
 
     /// Says in the log that it ends here: it is all synced, and nothing is under way beside it.
-    fn end(&self, order: MutexGuard<'_, Order>) -> Result<()> {
-        let upto = order.last_ts.max(order.closed_to);
+    fn end(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
+        let upto = self.end_past(&mut order);
         self.seal_by(order, |log| log.end(upto))
     }
 

@@ -85,12 +85,14 @@ pub(crate) struct Pipeline {
     /// The newest applied commit that is whole, with all before it. Rises under the order lock.
     readable: AtomicU64,
     /// No commit will come up to here, nor up to `readable`: the larger of both is that of the
-    /// order's `last_ts` and `closed_to`, for [`Pipeline::next_ts`] without the lock. Rises under
+    /// order's `last_ts` and `closed_to`, for [`Pipeline::past_ends`] without the lock. Rises under
     /// it.
     closed_to: AtomicU64,
     /// No commit will come up to here, and those that did are visible. Only
     /// [`Pipeline::await_past`] writes it, so that a later read of the same moment takes no lock.
     past_settled_to: AtomicU64,
+    /// The past ends before this, once it stands still: `u64::MAX` until the log ends.
+    past_ended: AtomicU64,
     segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) commits: Counter,
@@ -127,6 +129,7 @@ impl Pipeline {
             readable: AtomicU64::new(last_ts.0),
             closed_to: AtomicU64::new(last_ts.0),
             past_settled_to: AtomicU64::new(last_ts.0),
+            past_ended: AtomicU64::new(u64::MAX),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
             commits: Counter::default(),
@@ -147,14 +150,16 @@ impl Pipeline {
         now(&*self.clock)
     }
 
-    /// The first place that a commit may get that is not under way yet. Waits for nobody.
+    /// The first moment that is not past: a commit that is not under way yet may get it, here or,
+    /// once the log has ended, at the next start. Waits for nobody.
     ///
     /// The loads need no order: each gives at least what whoever asks knows of, a commit's place or
     /// a moment that was closed, and nothing else is read by it.
-    pub(crate) fn next_ts(&self) -> CommitTs {
+    pub(crate) fn past_ends(&self) -> CommitTs {
         let readable = self.readable.load(Ordering::Relaxed);
         let closed_to = self.closed_to.load(Ordering::Relaxed);
-        self.now().max(CommitTs(readable.max(closed_to) + 1))
+        let ended = CommitTs(self.past_ended.load(Ordering::Relaxed));
+        self.now().max(CommitTs(readable.max(closed_to) + 1)).min(ended)
     }
 
     /// The newest commit that readers may see.
@@ -469,12 +474,27 @@ impl Pipeline {
         work(order.last_ts)
     }
 
-    /// Has every later commit come after `at`, however the clock is turned. Gives the newest that
-    /// does not and is not visible yet, if there is one.
-    pub(crate) fn close_moment(&self, at: CommitTs) -> Option<CommitTs> {
+    /// Has every later commit come after `at`, however the clock is turned, those after a close and
+    /// the next start included. Gives the newest that does not and is not visible yet, if there is
+    /// one.
+    ///
+    /// Errors: `Closed` where the log has ended before `at`: the next start will not hear of it.
+    pub(crate) fn close_moment(&self, at: CommitTs) -> Result<Option<CommitTs>> {
         let mut order = self.order.lock();
+        if at.0 >= self.past_ended.load(Ordering::Relaxed) {
+            return Err(Error::closed());
+        }
         self.close_to(&mut order, at);
-        order.newest_waiting(at)
+        Ok(order.newest_waiting(at))
+    }
+
+    /// Has the past end, for good, with the present: gives its last moment, which the log is to
+    /// say.
+    pub(crate) fn end_past(&self, order: &mut Order) -> CommitTs {
+        let upto = CommitTs(self.past_ends().0 - 1).max(order.last_ts);
+        self.close_to(order, upto);
+        self.past_ended.store(upto.0 + 1, Ordering::Relaxed);
+        upto
     }
 
     fn close_to(&self, order: &mut Order, at: CommitTs) {
@@ -489,7 +509,7 @@ impl Pipeline {
         if at <= self.visible() || at.0 <= self.past_settled_to.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Some(newest) = self.close_moment(at) {
+        if let Some(newest) = self.close_moment(at)? {
             self.wait(newest)?;
         }
         let release = if weakened!("whole") { Ordering::Relaxed } else { Ordering::Release };

@@ -28,7 +28,8 @@ impl Db {
     /// Cost: waits for commits up to `at` that are on their way to the disk. Where `at` is younger
     /// than all that is visible, and was not read before, also for an unsynced one that is just
     /// being written.
-    /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
+    /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet. No moment after a
+    /// close ever is: the next start's commits may have it.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {

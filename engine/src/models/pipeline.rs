@@ -162,6 +162,19 @@ fn end() {
     assert!(house.commit(Durability::Synced).is_err(), "no commit after the end");
 }
 
+/// The end comes while somebody reads a moment of the past: what the log says then covers it, or it
+/// is refused.
+fn end_of_past() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let past = CommitTs(1);
+    let reading = thread::spawn(move || other.pipeline.await_past(past));
+    house.pipeline.close().expect("a sound disk");
+    let read = reading.join().expect("it ends");
+    let covered = house.pipeline.past_ends() > past;
+    assert_eq!(covered, read.is_ok(), "{read:?}");
+}
+
 /// A commit that nobody waits for, and the thread that sees it through until the end.
 fn background() {
     let house = house();
@@ -339,6 +352,11 @@ fn the_past_is_whole_for_all_who_read_it() {
 #[test]
 fn a_commit_at_the_end_is_whole_or_refused() {
     holds(end, 50);
+}
+
+#[test]
+fn a_moment_that_is_read_at_the_end_is_told_of_or_refused() {
+    holds(end_of_past, 10);
 }
 
 #[test]
