@@ -12,6 +12,7 @@ use crate::print::{self, note};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
 use std::io::Write as _;
+use std::path::Path;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backup, Backups, Created, Which};
 use tabulith::ids::CommitTs;
@@ -59,9 +60,19 @@ fn create(args: &CreateBackupArgs) -> Result<Exit> {
 fn print_list(args: &ListBackupsArgs) -> Result<Exit> {
     let backups = Backups::at(&args.dest).list();
     let backups = backups.with_context(|| format!("the backups in {}", args.dest.display()))?;
+    check_any(backups.len() as u64, &args.dest)?;
     let items: Vec<Map<String, Json>> = backups.iter().map(item).collect();
     list::print(&mut print::out(), args.output, &items)?;
     Ok(Exit::Ok)
+}
+
+/// Fails where there is no backup: the folder may be the wrong one, or one where nothing is mounted.
+fn check_any(backups: u64, dest: &Path) -> Result<()> {
+    if backups > 0 {
+        return Ok(());
+    }
+    let what = format!("there is no backup in {}", dest.display());
+    Err(Failure::new(Exit::NotFound, what).into())
 }
 
 fn item(backup: &Backup) -> Map<String, Json> {
@@ -97,6 +108,7 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     );
     match report.damage.len() {
         0 => {
+            check_any(report.backups, &args.dest)?;
             note(&format!("{dest} is clean: {read}"));
             exit::verdict(told, Exit::Ok)
         }

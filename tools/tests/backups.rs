@@ -108,6 +108,9 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
     place.ok(&["table", "create", "rows", "--data-dir", "data"]);
     place.ok(&[&["entity", "insert", "-t", "rows", "--data-dir", "data"], &keys[..]].concat());
     place.ok(&["backup", "create", "data", "kept"]);
+    std::fs::create_dir(place.path("empty")).unwrap(); // Where nothing is mounted.
+    std::fs::create_dir(place.path("lost")).unwrap();
+    std::fs::write(place.path("lost/files"), "").unwrap();
     for (args, code, said) in [
         (&["backup", "create", "none", "other"][..], 3, "no database"),
         (&["backup", "list", "none"], 3, "no folder"),
@@ -123,12 +126,21 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
             "those that there are show",
         ),
         (&["restore", "none", "new"], 3, "no folder"),
+        (&["backup", "list", "empty"], 3, "there is no backup in empty"),
+        (&["backup", "verify", "empty"], 3, "there is no backup in empty"),
+        (&["backup", "verify", "data"], 3, "there is no backup in data"),
+        (&["backup", "prune", "empty", "--keep", "1"], 3, "there is no backup in empty"),
     ] {
         let ran = place.run(args);
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
         assert!(ran.err.contains(said), "{args:?}: {}", ran.err);
     }
     assert!(!place.path("new").exists() && !place.path("other").exists());
+    assert_eq!(
+        std::fs::read_dir(place.path("empty")).unwrap().count(),
+        0,
+        "nothing was made there"
+    );
     // A byte that changes.
     let file = std::fs::read_dir(place.path("kept/files")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&file).unwrap();

@@ -174,7 +174,22 @@ impl Depot {
         those.try_for_each(|name| self.remove(&dir.join(name)))
     }
 
-    /// The numbers of the backups, oldest first. Empty where there is no folder.
+    /// The same, of which there is one at least.
+    ///
+    /// Errors: `NotFound` where there is no backup: the folder may be the wrong one.
+    pub(crate) fn numbers_of_any(&self) -> Result<Vec<u64>> {
+        match self.numbers()? {
+            numbers if numbers.is_empty() => {
+                let what = format!("there is no backup in {}", self.dir.display());
+                Err(Error::new(Kind::NotFound, what))
+            }
+            numbers => Ok(numbers),
+        }
+    }
+
+    /// The numbers of the backups, oldest first; none, too, where no backup is in the folder.
+    ///
+    /// Errors: `NotFound` where there is no folder.
     pub(crate) fn numbers(&self) -> Result<Vec<u64>> {
         let names = match self.vfs.list(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -339,15 +339,16 @@ impl Backups {
 
     /// Gives up all backups but the newest `keep`, and the files that only they have.
     ///
-    /// Errors: `Invalid` for none to keep; `Corrupt` where a manifest does not read, because nobody
-    /// knows then which files are needed.
+    /// Errors: `Invalid` for none to keep; `NotFound` where there is no backup, of which files may
+    /// be left all the same; `Corrupt` where a manifest does not read, because nobody knows then
+    /// which files are needed.
     pub fn prune(&self, keep: usize) -> Result<Pruned> {
         if keep == 0 {
             return Err(Error::invalid("one backup at least is to be kept"));
         }
-        self.depot.numbers()?;
+        self.depot.numbers_of_any()?;
         let _lock = self.depot.begin()?;
-        let numbers = self.depot.numbers()?;
+        let numbers = self.depot.numbers_of_any()?;
         let (old, kept) = numbers.split_at(numbers.len().saturating_sub(keep));
         let mut needed = BTreeSet::new();
         for number in kept {

@@ -67,10 +67,8 @@ impl Backups {
     /// The backup to take, and the moment to show of it.
     fn choose(&self, which: Which) -> Result<(Manifest, CommitTs)> {
         let none = |what: String| Error::new(Kind::NotFound, what);
-        let numbers = self.depot.numbers()?;
-        let newest = numbers.last().copied();
-        let newest = newest
-            .ok_or_else(|| none(format!("there is no backup in {}", self.depot.dir.display())))?;
+        let numbers = self.depot.numbers_of_any()?;
+        let newest = numbers.last().copied().unwrap_or_default();
         let (number, moment) = match which {
             Which::At(moment) => return self.choose_at(&numbers, moment),
             Which::Newest => (newest, None),
