@@ -104,6 +104,30 @@ impl Reader {
                 return Err(damaged(&named.to_string(), &error));
             }
         }
+        self.check_counts()
+    }
+
+    /// Nothing else guards the numbers of rows, and rows that a smaller one leaves out are not read.
+    fn check_counts(&self) -> Result<()> {
+        let metadata = self.file.metadata();
+        let groups = metadata.row_groups();
+        let (said, found) = (metadata.file_metadata().num_rows(), self.rows());
+        if u64::try_from(said) != Ok(found) {
+            let what = format!("it is said to have {said} rows, its groups have {found}");
+            let error = ParquetError::General(what);
+            return Err(damaged(&self.path.display().to_string(), &error));
+        }
+        for (leaf, column) in self.leaves.iter().zip(&self.columns) {
+            let Some((leaf, _)) = leaf else { continue };
+            for (at, group) in groups.iter().enumerate() {
+                let (rows, values) = (group.num_rows(), group.column(*leaf).num_values());
+                if rows != values {
+                    let what = format!("row group {at} of {rows} rows has {values} of it");
+                    let error = ParquetError::General(what);
+                    return Err(damaged(&place(&self.path, &column.name), &error));
+                }
+            }
+        }
         Ok(())
     }
 
