@@ -191,8 +191,9 @@ impl Remote {
         }
     }
 
-    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
-    /// rows are the same afterwards; they are lent to the client, which saves a copy of each.
+    /// Inserts or replaces rows of one partition, all or none. Returns the commit of the last one:
+    /// a service may give each its own. The rows are the same afterwards; they are lent to the
+    /// client, which saves a copy of each.
     pub(crate) async fn write(
         &self,
         table: &str,
@@ -209,8 +210,7 @@ impl Remote {
             }
         }
         let etags = written.map_err(|error| refused(error, table, rows.len()))?;
-        let commits = etags.iter().flatten().filter_map(commit_of);
-        Ok(commits.max().unwrap_or(CommitTs::ZERO))
+        Ok(last_commit(&etags))
     }
 
     /// Reads a row and its ETag. A table that does not exist is an error.
@@ -420,9 +420,26 @@ impl World for Telling {
     }
 }
 
+/// The commit of a transaction's last row, as far as the service tells; not the newest, where each
+/// row has its own: what says how far an import has come is a row with that very commit.
+fn last_commit(etags: &[Option<ETag>]) -> CommitTs {
+    etags.last().and_then(Option::as_ref).and_then(commit_of).unwrap_or(CommitTs::ZERO)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_transaction_ends_with_the_commit_of_its_last_row() {
+        let time = |second| format!("2026-11-22T14%3A05%3A0{second}.0000000Z");
+        let etag = |second| Some(ETag::new(format!("W/\"datetime'{}'\"", time(second))));
+        let one = last_commit(&[etag(1)]);
+        assert_ne!(one, CommitTs::ZERO);
+        assert_eq!(last_commit(&[etag(3), etag(2), etag(1)]), one);
+        assert_eq!(last_commit(&[etag(1), None]), CommitTs::ZERO);
+        assert_eq!(last_commit(&[]), CommitTs::ZERO);
+    }
 
     #[test]
     fn many_calls_that_wait_are_told_of_once_in_a_while() {

@@ -120,8 +120,8 @@ impl Target {
         }
     }
 
-    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
-    /// rows are the same afterwards.
+    /// Inserts or replaces rows of one partition, all or none. Returns the commit of the last one.
+    /// The rows are the same afterwards.
     pub(crate) async fn write(
         &self,
         table: &str,
