@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -132,12 +133,9 @@ impl Rows {
             reader.headers().with_context(|| format!("the header line of {}", path.display()))?;
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
         ensure!(!columns.is_empty(), "{} is empty: no header line", path.display());
-        for (at, name) in columns.iter().enumerate() {
-            ensure!(
-                !columns[..at].contains(name),
-                "{}:1: two columns are called `{name}`",
-                path.display()
-            );
+        let mut names = HashSet::new();
+        for name in &columns {
+            ensure!(names.insert(name), "{}:1: two columns are called `{name}`", path.display());
         }
         Ok(Rows { path: path.to_owned(), columns, lines: Lines::Csv(Box::new(reader)) })
     }
