@@ -58,6 +58,11 @@ pub(crate) struct CachedRows<'a> {
 }
 
 impl View {
+    /// Whether nothing was written to the active memtable.
+    pub(crate) fn is_active_empty(&self) -> bool {
+        self.active.is_empty() && self.erased.is_empty()
+    }
+
     /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`, unless it is
     /// erased. `rows` stands before the files.
     pub(crate) fn get(
@@ -301,6 +306,34 @@ mod tests {
         let mut found = None;
         view.get_many(&rows, &list, at, Reach::Disk, |_, row| found = Some(row.ts)).unwrap();
         assert_eq!(found, Some(second));
+    }
+
+    /// A reader took its View, then a row came by an ingest, and another one by a commit after it.
+    #[test]
+    fn what_is_committed_after_an_ingest_is_not_shown_without_it() {
+        let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+        let parts = Db::builder().parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+        let db = parts.open("/db").unwrap();
+        let table = db.table("t").unwrap();
+        db.flush().unwrap();
+        let view = db.inner.tree.view_full();
+        let mut rows = table.ingest().unwrap();
+        rows.add("p", "a", "first").unwrap();
+        rows.finish().unwrap();
+        table.upsert("p", "b", "then").unwrap();
+        let id = db.find_table("t").unwrap().unwrap().id;
+        let list = KeyList::new(id, &[(b"p", b"a"), (b"p", b"b")]);
+        let cache = &db.inner.tree.shelf.pool.rows;
+        let rows = CachedRows { cache, outlived_to: &|| CommitTs::ZERO };
+        let found = |view: &View| {
+            let mut found = Vec::new();
+            let at = db.visible();
+            view.get_many(&rows, &list, at, Reach::Disk, |asked, _| found.push(asked)).unwrap();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found(&view), [0usize; 0], "an earlier moment");
+        assert_eq!(found(&db.inner.tree.view_full()), [0, 1]);
     }
 
     /// A reader took its View, then others wrote two rows in one batch, flushed them and read one.
