@@ -605,6 +605,31 @@ fn one_commit_deletes_ranges_of_so_many_bytes_and_no_more() {
     assert_eq!(partition.count().unwrap(), 0);
 }
 
+/// With a history the files of what was trimmed stay, whatever is erased in them once more.
+#[test]
+fn a_range_that_is_trimmed_once_more_frees_nothing_and_is_not_flushed_for_it() {
+    const TRIMS: u64 = 40;
+    let store = Store::new(Options { history: Some(Duration::from_secs(86_400)), ..options() });
+    store.fill(1, 2_000);
+    let trim = || {
+        let partition = store.table.partition(pk_of(0));
+        partition.batch().delete_range::<&str>(..).commit().unwrap();
+        while store.db.step().unwrap() {}
+    };
+    let before = store.db.stats().flushes;
+    trim();
+    let first = store.db.stats().flushes;
+    assert!(first > before, "the first one is on disk at once");
+    for _ in 0..TRIMS {
+        let batch = store.table.partition(pk_of(0)).batch();
+        (0..70).fold(batch, |batch, n| batch.upsert(rk_of(n), "")).commit().unwrap();
+        trim();
+    }
+    let flushes = store.db.stats().flushes - first;
+    assert!(flushes < TRIMS / 3, "{flushes} flushes for what a memtable holds");
+    assert_eq!(store.rows(), 0);
+}
+
 /// As many as gather while somebody reads what they hide, retired a part at a time.
 #[test]
 fn erasures_of_many_bytes_are_retired_to_the_last() {

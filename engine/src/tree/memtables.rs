@@ -4,6 +4,7 @@
 use crate::batch::Commit;
 use crate::commit::pipeline::{LogPlace, Pipeline};
 use crate::erasure::live::ErasureList;
+use crate::erasure::set::Erasures;
 use crate::ids::CommitTs;
 use crate::limits::LEVELS;
 use crate::memtable::api::Memtable;
@@ -86,7 +87,8 @@ impl Tree {
     }
 
     /// Whether what the active memtable erased covers files of at least one full file's bytes
-    /// between them, and no memtable waits for its flush.
+    /// between them, and no memtable waits for its flush. Files that were covered before do not
+    /// count: they stay for readers of the past.
     pub(crate) fn erasures_free_files(&self) -> bool {
         let view = self.view.load();
         if view.erased.is_empty() || !view.sealed.is_empty() {
@@ -99,7 +101,9 @@ impl Tree {
         let over = |level| view.version.overlapping(level, &first.start, &last.end);
         let is_covered = |file: &Arc<LiveFile>| {
             let FileMeta { smallest, largest, max_ts, .. } = &*file.meta;
-            erased.all_covered_from(smallest, largest, *max_ts).is_some()
+            let covers =
+                |set: &Erasures| set.all_covered_from(smallest, largest, *max_ts).is_some();
+            covers(&erased) && !covers(&view.version.erasures)
         };
         let covered = (0..LEVELS).flat_map(over).filter(is_covered);
         let bytes: u64 = covered.map(|file| file.meta.bytes).sum();
