@@ -258,3 +258,44 @@ impl Walked for Source {
         }
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::chunks::SpareChunks;
+    use crate::erasure::live::Cover;
+    use crate::erasure::set::{Erasure, Erasures};
+    use crate::memtable::table::new_memtable;
+
+    /// To pass one costs what a key costs at least: each source seeks.
+    #[test]
+    fn a_move_up_passes_so_many_erased_stretches() {
+        let table = new_memtable(&SpareChunks::none());
+        let letters = b'a'..=b'z';
+        for letter in letters.clone() {
+            for digit in b'0'..=b'9' {
+                table.insert(&[letter, digit], CommitTs(1), RowKind::Put, b"");
+            }
+        }
+        let stretch = |letter: u8| Erasure {
+            start: [letter].as_slice().into(),
+            end: [letter + 1].as_slice().into(),
+            ts: CommitTs(u64::from(letter)),
+        };
+        let erased = Arc::new(Erasures::of(letters.map(stretch)));
+        let moment = Moment::past(CommitTs(1_000));
+        let range = KeyRange { start: Vec::new(), end: b"{".to_vec() };
+        let merge = MergeCursor::new(vec![Source::Memory(table.cursor(), CommitTs(1))]);
+        let cover = Cover::new(std::iter::once(erased), moment.at);
+        let mut rows = VisibleCursor::new(merge, cover, moment, range);
+        rows.stop_after(3);
+        let mut stops = Vec::new();
+        while rows.next().unwrap() {
+            assert!(rows.is_ruled_out());
+            stops.push(rows.key().to_vec());
+        }
+        // Behind a stop the rest of its own stretch is one more.
+        assert_eq!(stops, [b"d0", b"g0", b"j0", b"m0", b"p0", b"s0", b"v0", b"y0"]);
+    }
+}

@@ -433,7 +433,9 @@ impl<C: Walked> VisibleCursor<C> {
                     continue;
                 }
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
-                if self.skip_hidden()? {
+                // A stretch counts as a key does: to pass it, sources seek.
+                if hidden < self.hidden_max && self.skip_hidden()? {
+                    hidden += 1;
                     continue;
                 }
             } else if self.is_alive_here()? {
