@@ -6,7 +6,7 @@
 
 use crate::batch::LentCommit;
 use crate::cursor::Cursor;
-use crate::erasure::set::Erasures;
+use crate::erasure::set::{Erasure, Erasures};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::fences;
@@ -44,6 +44,8 @@ pub(crate) struct Replayed {
     /// Rows, and bytes of values, that were there before the last window.
     before_window: (usize, usize),
     value_bytes: usize,
+    erasures: Vec<Erasure>,
+    /// What was erased, once they are sorted.
     pub(crate) erased: Erasures,
     pub(crate) last_ts: CommitTs,
 }
@@ -68,9 +70,8 @@ impl Replayed {
     #[must_use]
     pub(crate) fn add(&mut self, commit: &LentCommit<'_>, window: &Bytes) -> bool {
         // Planted (`planted.rs`): what a commit erased is not replayed.
-        for erasure in commit.erasures().into_iter().filter(|_| !crate::planted!("B12")) {
-            self.erased.insert(erasure);
-        }
+        let erasures = commit.erasures().into_iter().filter(|_| !crate::planted!("B12"));
+        self.erasures.extend(erasures);
         if self.windows.last().is_none_or(|last| last.as_ptr() != window.as_ptr()) {
             self.end_window();
             self.windows.push(window.clone());
@@ -127,12 +128,13 @@ impl Replayed {
 
     /// Whether there is neither a row nor an erasure.
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.erased.is_empty()
+        self.rows.is_empty() && self.erasures.is_empty()
     }
 
-    /// Puts the rows in order.
+    /// Puts the rows in order, and the erasures.
     pub(crate) fn sort(&mut self) {
         self.end_window();
+        self.erased = Erasures::of(std::mem::take(&mut self.erasures));
         let keys = &self.keys;
         // A load in order is left as it is.
         if !self.rows.is_sorted_by(|a, b| by_key_and_age(a, b, keys).is_le()) {

@@ -7,11 +7,15 @@ use crate::cursor::Direction;
 use crate::erasure::set::{Erasure, Erasures};
 use crate::ids::CommitTs;
 use crate::sync::ArcSwap;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Bytes that one erasure of a memtable counts for beside its keys.
 const ERASURE_OVERHEAD_BYTES: usize = 256;
+
+/// Of a commit with more erasures the set is made anew: one by one, each would move or cut all that
+/// there are.
+const ONE_BY_ONE_MAX: usize = 8;
 
 /// The erasures of one memtable. One thread adds at a time; any number read meanwhile, and a reader
 /// at a timestamp finds every erasure up to it that was added before the reader began.
@@ -19,13 +23,23 @@ const ERASURE_OVERHEAD_BYTES: usize = 256;
 pub(crate) struct ErasureList {
     any: AtomicBool,
     set: ArcSwap<Erasures>,
+    bytes: AtomicUsize,
 }
 
 impl ErasureList {
     /// Adds the erasures of one commit.
     pub(crate) fn add(&self, erasures: Vec<Erasure>) {
-        let mut set = Erasures::clone(&self.set.load());
-        erasures.into_iter().for_each(|erasure| set.insert(erasure));
+        let set = self.set.load();
+        let set = match erasures.len() {
+            0..=ONE_BY_ONE_MAX => {
+                let mut set = Erasures::clone(&set);
+                erasures.into_iter().for_each(|erasure| set.insert(erasure));
+                set
+            }
+            _ => set.changed(&[], &erasures),
+        };
+        let one = |e: &Erasure| ERASURE_OVERHEAD_BYTES + e.start.len() + e.end.len();
+        self.bytes.store(set.iter().map(one).sum(), Ordering::Relaxed);
         self.set.store(Arc::new(set));
         self.any.store(true, Ordering::Release);
     }
@@ -45,11 +59,7 @@ impl ErasureList {
 
     /// Bytes of memory that they take, about.
     pub(crate) fn bytes(&self) -> usize {
-        if self.is_empty() {
-            return 0;
-        }
-        let one = |e: &Erasure| ERASURE_OVERHEAD_BYTES + e.start.len() + e.end.len();
-        self.set.load().iter().map(one).sum()
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// The newest erasure of `key` not newer than `at`; zero where there is none.
