@@ -288,16 +288,15 @@ impl Tables {
     /// The table of that name for a reader at `at`.
     pub(crate) fn find_at(&self, name: &str, at: CommitTs) -> Option<&TableInfo> {
         match self.find(name).filter(|table| table.created <= at) {
-            None if at < self.changed => self.tables_at(at).find(|table| table.name == name),
+            None if at < self.changed => self.dropped_since(at).find(|table| table.name == name),
             found => found,
         }
     }
 
-    /// All tables for a reader at `at`, in no particular order.
-    fn tables_at(&self, at: CommitTs) -> impl Iterator<Item = &TableInfo> {
+    /// The tables that a reader at `at` has and later ones have not, in no particular order.
+    fn dropped_since(&self, at: CommitTs) -> impl Iterator<Item = &TableInfo> {
         let dropped = self.dropped.values().filter(move |(_, dropped)| at < *dropped);
-        let tables = self.by_name.values().chain(dropped.map(|(table, _)| table));
-        tables.filter(move |table| table.created <= at)
+        dropped.map(|(table, _)| table).filter(move |table| table.created <= at)
     }
 
     /// How many dropped tables are remembered.
@@ -339,7 +338,8 @@ impl Tables {
         }
     }
 
-    /// The tables for a reader at `at` whose name starts with `prefix` and lies after `after`.
+    /// The tables for a reader at `at` whose name starts with `prefix` and lies after `after`. For
+    /// one of the past, cost: as many again as were made or dropped since.
     pub(crate) fn list_at(
         &self,
         prefix: &str,
@@ -347,20 +347,21 @@ impl Tables {
         limit: usize,
         at: CommitTs,
     ) -> Vec<TableInfo> {
-        if at < self.changed {
-            // Rare: a change waits for its sync.
-            let tables = self.tables_at(at).cloned().map(|table| (table.name.clone(), table));
-            let (by_name, changed) = (tables.collect(), CommitTs::ZERO);
-            return Tables { by_name, changed, ..Tables::default() }
-                .list_at(prefix, after, limit, at);
-        }
         let from = match after.filter(|after| *after >= prefix) {
             Some(after) => Bound::Excluded(after),
             None => Bound::Included(prefix),
         };
         let tables = self.by_name.range::<str, _>((from, Bound::Unbounded));
         let named = tables.take_while(|(name, _)| name.starts_with(prefix));
-        named.take(limit).map(|(_, table)| table.clone()).collect()
+        let there = named.map(|(_, table)| table).filter(|table| table.created <= at);
+        let mut found: Vec<&TableInfo> = there.take(limit).collect();
+        if at < self.changed {
+            let is_in = |name: &str| name.starts_with(prefix) && after.is_none_or(|a| a < name);
+            found.extend(self.dropped_since(at).filter(|table| is_in(&table.name)));
+            found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            found.truncate(limit);
+        }
+        found.into_iter().cloned().collect()
     }
 
     /// What readers may find. `recorded`: what a crash does not take back.
@@ -408,7 +409,8 @@ impl Readable {
         first: TableId,
         last: TableId,
     ) -> impl Iterator<Item = &(TableId, CommitTs)> {
-        self.outlived.iter().filter(move |(id, _)| (first..=last).contains(id))
+        let from = self.outlived.partition_point(|(id, _)| *id < first);
+        self.outlived[from..].iter().take_while(move |(id, _)| *id <= last)
     }
 
     /// Rows of commits up to here are hidden in each table of `first..=last` that is in it.
@@ -437,6 +439,8 @@ pub(crate) fn info(id: TableId, name: &str, note: &[u8], created: CommitTs) -> T
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
+    use crate::env::rng::Rng;
+    use std::ops::Range;
 
     fn with(names: &[&str]) -> Tables {
         let mut tables = Tables::new();
@@ -487,6 +491,49 @@ mod tests {
             assert!(listed.iter().any(|t| t.name == "b"), "{at}");
         }
         assert_eq!(tables.find("a").map(|t| t.id), Some(id));
+    }
+
+    #[test]
+    fn every_moment_lists_the_tables_that_there_were() {
+        const ENDS: u64 = 60;
+        let names = ["a", "ab", "b", "ba", "bb", "bbb", "c"];
+        for seed in 0..50 {
+            let mut rng = Rng::seeded(seed);
+            let mut tables = Tables::new();
+            // Each table that there ever was, with its life.
+            let mut lives: Vec<(&str, TableId, Range<u64>)> = Vec::new();
+            for at in 1..ENDS {
+                let name = names[rng.below(7) as usize];
+                match lives.iter_mut().find(|(n, _, life)| *n == name && life.end == ENDS) {
+                    Some((_, _, life)) => {
+                        life.end = at;
+                        tables.remove(name, CommitTs(at));
+                    }
+                    None => {
+                        let id = tables.next_id().unwrap();
+                        lives.push((name, id, at..ENDS));
+                        tables.add(info(id, name, b"", CommitTs(at)));
+                    }
+                }
+            }
+            for at in 0..ENDS {
+                let (prefix, limit) = (["", "a", "b", "bb"][rng.below(4) as usize], 1 + at % 7);
+                let after = rng.one_in(2).then(|| names[rng.below(7) as usize]);
+                let there = lives.iter().filter(|(_, _, life)| life.contains(&at));
+                let mut want: Vec<_> = there.map(|(name, id, _)| (*name, *id)).collect();
+                want.sort_unstable();
+                let at = CommitTs(at);
+                for name in names {
+                    let one = want.iter().find(|(n, _)| *n == name).map(|(_, id)| *id);
+                    assert_eq!(tables.find_at(name, at).map(|t| t.id), one, "{seed} {at} {name}");
+                }
+                want.retain(|(name, _)| name.starts_with(prefix) && Some(*name) > after);
+                want.truncate(limit as usize);
+                let found = tables.list_at(prefix, after, limit as usize, at);
+                let found: Vec<_> = found.iter().map(|t| (t.name.as_str(), t.id)).collect();
+                assert_eq!(found, want, "{seed} {at} {prefix} {after:?} {limit}");
+            }
+        }
     }
 
     #[test]
