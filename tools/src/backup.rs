@@ -66,7 +66,7 @@ fn print_list(args: &ListBackupsArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Fails where there is no backup: the folder may be the wrong one, or one where nothing is mounted.
+/// Fails where there is no backup: the folder may be the wrong one, or nothing is mounted there.
 fn check_any(backups: u64, dest: &Path) -> Result<()> {
     if backups > 0 {
         return Ok(());

@@ -7,16 +7,17 @@
 //! Fragments are what the bounds of all erasures cut the keys into: sorted, disjoint, each with the
 //! timestamps of all erasures that cover it. n erasures make at most 2n - 1 of them.
 //!
-//! Whoever trims a partition again and again, each time a little further, covers the first fragment
-//! n times, the next one n - 1 times and so on. So fragments have their timestamps as stretches of
-//! lists that they share: of erasures that overlap one another the times in order, wherever those
-//! of a fragment follow one another there. Where they do not, the fragment has a list of its own.
+//! A fragment of many erasures that overlap one another shares with others what memory its
+//! timestamps take, see `times`.
 
+use crate::erasure::times::{Places, Times, Version};
 use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
+
+/// Up to so many erasures that overlap one another, each fragment may have a list of its own.
+const OWN_LISTS_MAX: usize = 32;
 
 /// All versions older than `ts` of the keys from `start` to before `end` are gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,61 +53,14 @@ impl Fragment {
 
     /// The newest erasure not newer than `at`; zero where there is none.
     pub(crate) fn newest_at(&self, at: CommitTs) -> CommitTs {
-        let times = self.times.get();
-        let below = times.partition_point(|ts| *ts <= at);
-        below.checked_sub(1).map_or(CommitTs::ZERO, |i| times[i])
+        self.times.newest_at(at).unwrap_or_default()
     }
 
     /// The oldest erasure that is newer than `ts`.
     pub(crate) fn oldest_above(&self, ts: CommitTs) -> Option<CommitTs> {
-        let times = self.times.get();
-        times.get(times.partition_point(|e| *e <= ts)).copied()
+        self.times.oldest_above(ts)
     }
 }
-
-/// Timestamps, ascending: a stretch of a list that others have stretches of.
-#[derive(Clone, Debug)]
-struct Times {
-    list: Arc<[CommitTs]>,
-    within: Range<usize>,
-}
-
-impl Times {
-    /// A list of its own.
-    fn of(list: impl Into<Arc<[CommitTs]>>) -> Times {
-        let list = list.into();
-        let within = 0..list.len();
-        Times { list, within }
-    }
-
-    /// Of the `covering` places in `list`, at least one: a stretch of it where they follow one
-    /// another.
-    fn at(list: &Arc<[CommitTs]>, covering: &BTreeMap<usize, usize>) -> Times {
-        let ends = covering.first_key_value().zip(covering.last_key_value());
-        let within = ends.map_or(0..0, |((first, _), (last, _))| *first..*last + 1);
-        match within.len() == covering.len() {
-            true => Times { list: Arc::clone(list), within },
-            false => Times::of(covering.keys().map(|at| list[*at]).collect::<Vec<_>>()),
-        }
-    }
-
-    fn get(&self) -> &[CommitTs] {
-        &self.list[self.within.clone()]
-    }
-
-    /// Whether `ts` has its place behind them and their list.
-    fn end_before(&self, ts: CommitTs) -> bool {
-        self.within.end == self.list.len() && self.get().last().is_some_and(|last| *last < ts)
-    }
-}
-
-impl PartialEq for Times {
-    fn eq(&self, other: &Times) -> bool {
-        self.get() == other.get()
-    }
-}
-
-impl Eq for Times {}
 
 /// A timestamp on its way to the fragments that it covers.
 struct Newcomer {
@@ -125,7 +79,7 @@ impl Newcomer {
     /// One that comes to `fragments`.
     fn new(ts: CommitTs, fragments: &[Fragment]) -> Newcomer {
         let mut newcomer = Newcomer { ts, grown: None };
-        if let Some(first) = fragments.iter().position(|fragment| fragment.times.end_before(ts)) {
+        if let Some(first) = fragments.iter().position(|f| grows(&f.times, ts).is_some()) {
             newcomer.joined(&fragments[first..]);
         }
         newcomer
@@ -134,7 +88,7 @@ impl Newcomer {
     /// It alone.
     fn alone(&self) -> Times {
         let Some(Grown { list, .. }) = &self.grown else { return Times::of([self.ts]) };
-        Times { list: Arc::clone(list), within: list.len() - 1..list.len() }
+        Times::Stretch { list: Arc::clone(list), within: list.len() - 1..list.len() }
     }
 
     /// The times of the first of `fragments`, with it. Others of them may share its list.
@@ -142,23 +96,30 @@ impl Newcomer {
         let Some(Fragment { times, .. }) = fragments.first() else { return self.alone() };
         let here = times.get();
         let Err(at) = here.binary_search(&self.ts) else { return times.clone() };
-        if !times.end_before(self.ts) {
+        let Some((list, start)) = grows(times, self.ts) else {
             return Times::of([&here[..at], &[self.ts], &here[at..]].concat());
-        }
-        let shares = |list: &Arc<[CommitTs]>| Arc::ptr_eq(list, &times.list);
+        };
         let known = self.grown.take();
-        let known = known.filter(|g| shares(&g.before) && g.from <= times.within.start);
+        let known = known.filter(|g| Arc::ptr_eq(&g.before, list) && g.from <= start);
         let grown = known.unwrap_or_else(|| {
-            let sharing = fragments.iter().map(|f| &f.times).take_while(|t| shares(&t.list));
-            let from = sharing.map(|times| times.within.start).min().unwrap_or_default();
-            let list = [&times.list[from..], &[self.ts]].concat().into();
-            Grown { before: Arc::clone(&times.list), from, list }
+            let stretches = fragments.iter().map_while(|fragment| fragment.times.stretch());
+            let sharing = stretches.take_while(|(other, _)| Arc::ptr_eq(other, list));
+            let from = sharing.map(|(_, within)| within.start).min().unwrap_or_default();
+            let longer = [&list[from..], &[self.ts]].concat().into();
+            Grown { before: Arc::clone(list), from, list: longer }
         });
-        let within = times.within.start - grown.from..grown.list.len();
-        let joined = Times { list: Arc::clone(&grown.list), within };
+        let within = start - grown.from..grown.list.len();
+        let joined = Times::Stretch { list: Arc::clone(&grown.list), within };
         self.grown = Some(grown);
         joined
     }
+}
+
+/// Where `ts` has its place behind `times` and their list: that list, and where in it they begin.
+fn grows(times: &Times, ts: CommitTs) -> Option<(&Arc<[CommitTs]>, usize)> {
+    let (list, within) = times.stretch()?;
+    let is_behind = within.end == list.len() && list.last().is_some_and(|last| *last < ts);
+    is_behind.then_some((list, within.start))
 }
 
 /// A set of erasures.
@@ -314,23 +275,80 @@ fn cut_cluster(erasures: &[Erasure], out: &mut Vec<Fragment>) {
     });
     let mut bounds: Vec<_> = bounds.collect();
     bounds.sort_by_key(|(bound, ..)| *bound);
-    // How many erasures of each time cover what comes next.
-    let mut covering: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut covering = Covering { list: &list, counts: BTreeMap::new(), tree: None };
+    let shares = erasures.len() > OWN_LISTS_MAX;
+    let mut chosen = Vec::new();
     let mut from = &erasures[0].start;
     for (bound, at, begins) in bounds {
         if from < bound {
-            out.push(Fragment::new(from, bound, Times::at(&list, &covering)));
+            let times = match covering.stretch() {
+                Some(times) => times,
+                None if shares => {
+                    chosen.push((out.len(), covering.version()));
+                    Times::of([]) // Until the tree is whole.
+                }
+                None => covering.own(),
+            };
+            out.push(Fragment::new(from, bound, times));
             from = bound;
         }
-        let count = covering.entry(at).or_default();
-        if begins {
-            *count += 1;
-        } else {
-            *count -= 1;
-            if *count == 0 {
-                covering.remove(&at);
-            }
+        covering.change(at, begins);
+    }
+    let Some((places, _)) = covering.tree else { return };
+    let places = Arc::new(places.whole());
+    for (at, version) in chosen {
+        out[at].times = Times::Chosen { places: Arc::clone(&places), version };
+    }
+}
+
+/// What covers the keys that come next, on a way through the bounds of erasures.
+struct Covering<'a> {
+    list: &'a Arc<[CommitTs]>,
+    /// How many erasures of each time do, by the place of the time in the list.
+    counts: BTreeMap<usize, usize>,
+    /// Those places once more, from where it was first asked for.
+    tree: Option<(Places, Version)>,
+}
+
+impl Covering<'_> {
+    fn change(&mut self, at: usize, begins: bool) {
+        let count = self.counts.entry(at).or_default();
+        let before = *count;
+        *count = if begins { before + 1 } else { before - 1 };
+        let is_in = *count > 0;
+        if !is_in {
+            self.counts.remove(&at);
         }
+        if let Some((places, version)) = &mut self.tree
+            && is_in != (before > 0)
+        {
+            *version = places.changed(*version, at, is_in);
+        }
+    }
+
+    /// The times, at least one, where they follow one another in the list.
+    fn stretch(&self) -> Option<Times> {
+        let ends = self.counts.first_key_value().zip(self.counts.last_key_value());
+        let within = ends.map_or(0..0, |((first, _), (last, _))| *first..*last + 1);
+        let follow = within.len() == self.counts.len();
+        follow.then(|| Times::Stretch { list: Arc::clone(self.list), within })
+    }
+
+    /// A list of their own.
+    fn own(&self) -> Times {
+        Times::of(self.counts.keys().map(|at| self.list[*at]).collect::<Vec<_>>())
+    }
+
+    /// Their places in the tree.
+    fn version(&mut self) -> Version {
+        let (list, counts) = (self.list, &self.counts);
+        let (_, version) = self.tree.get_or_insert_with(|| {
+            let mut places = Places::in_list(list);
+            let with = |version, at: &usize| places.changed(version, *at, true);
+            let version = counts.keys().fold(Version::EMPTY, with);
+            (places, version)
+        });
+        *version
     }
 }
 
@@ -344,13 +362,15 @@ mod tests {
     }
 
     fn random(rng: &mut Rng) -> Vec<Erasure> {
+        let most = if rng.one_in(3) { 4 * OWN_LISTS_MAX as u64 } else { 12 };
+        let times = most * 3 / 4;
         let bound = |rng: &mut Rng| vec![b'a' + rng.below(12) as u8; rng.below(2) as usize + 1];
         let one = |rng: &mut Rng| {
             let (a, b) = (bound(rng), bound(rng));
             let (start, end) = if a < b { (a, b) } else { (b.clone(), [b, vec![0]].concat()) };
-            erasure(&start, &end, rng.below(9) + 1)
+            erasure(&start, &end, rng.below(times) + 1)
         };
-        (0..rng.below(12)).map(|_| one(rng)).collect()
+        (0..rng.below(most)).map(|_| one(rng)).collect()
     }
 
     fn keys() -> Vec<Vec<u8>> {
@@ -368,7 +388,7 @@ mod tests {
                     let here = list.iter().filter(|e| *e.start <= *key && *key < *e.end);
                     here.map(|e| e.ts.0).filter(|e| ts(*e)).collect::<Vec<_>>()
                 };
-                for at in 0..11 {
+                for at in 0..4 * OWN_LISTS_MAX as u64 {
                     let want = covering(&|e| e <= at).into_iter().max().unwrap_or(0);
                     assert_eq!(set.newest_at(&key, CommitTs(at)).0, want, "seed {seed} {key:?}");
                     let want = covering(&|e| e > at).into_iter().min();
@@ -439,11 +459,13 @@ mod tests {
         }
     }
 
-    /// Timestamps that the fragments of a set hold, those of a list that some share once.
+    /// Timestamps that the fragments of a set hold, those of a list or a tree that some share once.
     fn times_held(set: &Erasures) -> usize {
-        let lists = set.fragments.iter().map(|fragment| &fragment.times.list);
-        let lists: BTreeMap<_, _> = lists.map(|list| (list.as_ptr(), list.len())).collect();
-        lists.values().sum()
+        let held = set.fragments.iter().map(|fragment| match &fragment.times {
+            Times::Stretch { list, .. } => (list.as_ptr().cast::<u8>(), list.len()),
+            Times::Chosen { places, .. } => (Arc::as_ptr(places).cast(), places.len()),
+        });
+        held.collect::<BTreeMap<_, _>>().into_values().sum()
     }
 
     #[test]
@@ -458,16 +480,35 @@ mod tests {
             ("a window that moves", |n| (n, n + 5)),
             ("apart", |n| (2 * n, 2 * n + 1)),
         ];
-        for (shape, range) in shapes {
+        // Those of a fragment do not follow one another.
+        let mixed: [(&str, Bounds); 4] = [
+            ("all of it, then from the start", |n| (0, if n == 0 { N } else { n })),
+            ("two in turn, then both", |n| match n {
+                599 => (0, 4 * N),
+                _ => (n % 2 * 2 * N, n % 2 * 2 * N + n + 1),
+            }),
+            ("now and then less far", |n| (0, if n % 10 == 0 { n / 2 + 1 } else { n + 1 })),
+            ("anywhere", |n| (n * 389 % N, n * 389 % N + 1 + n * 211 % N)),
+        ];
+        let all = |range: Bounds| -> Vec<_> {
             let one = |n| {
                 let (start, end) = range(n);
                 erasure(&bound(start), &bound(end), u64::from(n) + 1)
             };
-            let all: Vec<_> = (0..N).map(one).collect();
-            for set in [Erasures::of(all.clone()), one_by_one(&all)] {
+            (0..N).map(one).collect()
+        };
+        for (shape, range) in shapes {
+            for set in [Erasures::of(all(range)), one_by_one(&all(range))] {
                 let held = times_held(&set);
                 assert!(held <= 6 * N as usize, "{shape}: {held} timestamps");
             }
+        }
+        for (shape, range) in mixed {
+            let set = Erasures::of(all(range));
+            assert!(set.fragments.iter().any(|f| f.times.stretch().is_none()), "{shape}");
+            let held = times_held(&set);
+            assert!(held <= 2 * N as usize * 11, "{shape}: {held} timestamps");
+            assert_eq!(set, one_by_one(&all(range)), "{shape}");
         }
     }
 }

@@ -107,7 +107,7 @@ impl Reader {
         self.check_counts()
     }
 
-    /// Nothing else guards the numbers of rows, and rows that a smaller one leaves out are not read.
+    /// Nothing else guards the numbers of rows, and what a smaller one leaves out is not read.
     fn check_counts(&self) -> Result<()> {
         let metadata = self.file.metadata();
         let groups = metadata.row_groups();
