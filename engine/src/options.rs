@@ -97,7 +97,8 @@ pub struct Options {
 /// what was [`Durability::Buffered`] goes with the process.
 #[derive(Clone, Debug)]
 pub struct Advanced {
-    /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds.
+    /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds; where
+    /// the log is being synced meanwhile, until that has ended.
     ///
     /// Default 5; 1 to 10,000.
     pub buffered_flush_ms: u64,

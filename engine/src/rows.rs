@@ -98,6 +98,9 @@ pub trait RowStore: Send + Sync + 'static {
     /// [`Kind::WouldBlock`](crate::error::Kind::WouldBlock). The returned ticket is not yet
     /// durable. A `work` that wrote nothing gives a ticket that is done as soon as what it read is
     /// durable.
+    ///
+    /// `work` must not write to the store in another way, change its catalogue or close it: it
+    /// holds what those wait for.
     fn update(
         &self,
         table: TableId,
