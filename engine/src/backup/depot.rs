@@ -134,7 +134,7 @@ impl Depot {
 
     /// Refuses a folder that has no backup, and other things than a run leaves that was cut before
     /// the first one was whole.
-    fn check_ours(&self) -> Result<()> {
+    pub(crate) fn check_ours(&self) -> Result<()> {
         let names = self.list_if_any(&self.dir)?;
         let dir = self.dir.display();
         let roots = Copy::BOTH.map(|copy| names::file_name(FileKind::Root(copy), FileNo(0)));

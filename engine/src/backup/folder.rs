@@ -346,7 +346,8 @@ impl Backups {
         if keep == 0 {
             return Err(Error::invalid("one backup at least is to be kept"));
         }
-        self.depot.numbers_of_any()?;
+        self.depot.check_ours()?;
+        self.depot.numbers_of_any()?; // Before anything is made there.
         let _lock = self.depot.begin()?;
         let numbers = self.depot.numbers_of_any()?;
         let (old, kept) = numbers.split_at(numbers.len().saturating_sub(keep));
