@@ -348,7 +348,7 @@ impl Inner {
             self.check_writable(writer, table, Reach::Disk)?;
             return Err(no_such_table(table));
         }
-        let seal = |ts| self.tree.renew_active(ts, writer.pipeline.log_place());
+        let seal = |ts| self.tree.seal(ts, writer.pipeline.log_place());
         let place = writer.pipeline.reserve(seal)?;
         let ts = place.ts;
         // Older versions of these rows in a memtable would be found before the files: none stay.

@@ -277,8 +277,10 @@ mod tests {
     use crate::ids::TableId;
     use crate::key::{hash, order};
     use crate::rows::Catalog;
+    use crate::vfs::fault::{Call, FaultFs, Rule};
     use crate::vfs::mem::SimFs;
     use bytes::Bytes;
+    use std::sync::mpsc;
 
     /// A reader took its View, then a table was emptied. The file with its newest rows went, and a
     /// snapshot of before read an older one.
@@ -312,14 +314,20 @@ mod tests {
     #[test]
     fn what_is_committed_after_an_ingest_is_not_shown_without_it() {
         let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
-        let parts = Db::builder().parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let parts = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
         let db = parts.open("/db").unwrap();
         let table = db.table("t").unwrap();
         db.flush().unwrap();
-        let view = db.inner.tree.view_full();
         let mut rows = table.ingest().unwrap();
         rows.add("p", "a", "first").unwrap();
+        let before = db.inner.tree.view_full();
+        // And one whose View is the last of before.
+        let (inner, (tell, told)) = (Arc::clone(&db.inner), mpsc::channel());
+        let syncs = Rule::fail(Call::Sync).named("*.manifest-*");
+        disk.interrupt(syncs, move || tell.send(inner.tree.view_full()).unwrap());
         rows.finish().unwrap();
+        let last = told.try_recv().unwrap();
         table.upsert("p", "b", "then").unwrap();
         let id = db.find_table("t").unwrap().unwrap().id;
         let list = KeyList::new(id, &[(b"p", b"a"), (b"p", b"b")]);
@@ -332,7 +340,8 @@ mod tests {
             found.sort_unstable();
             found
         };
-        assert_eq!(found(&view), [0usize; 0], "an earlier moment");
+        assert_eq!(found(&before), [0usize; 0], "an earlier moment");
+        assert_eq!(found(&last), [0usize; 0], "an earlier moment");
         assert_eq!(found(&db.inner.tree.view_full()), [0, 1]);
     }
 

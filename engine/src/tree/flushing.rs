@@ -9,6 +9,7 @@ use crate::flush::{self, FlushEnv};
 use crate::flush_turns::Patience;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::manifest::edit::Edit;
+use crate::memtable::table::new_memtable;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::FileMeta;
 use crate::sync::atomic::Ordering::{Acquire, Release};
@@ -95,7 +96,10 @@ impl Tree {
     }
 
     /// Adds ingested files, all of whose rows are of commit `ts`: each to the deepest level above
-    /// which nothing overlaps it. Every earlier commit is in files.
+    /// which nothing overlaps it. Every earlier commit is in files, and nobody commits.
+    ///
+    /// Whoever took a View before has none of these rows, and so must find nothing that is
+    /// committed after them: that goes to another memtable, which comes with the files.
     pub(crate) fn add_files(&self, files: &[NewFiles], ts: CommitTs) -> Result<()> {
         let bytes = files.iter().map(NewFiles::bytes).sum();
         let made = |version: &Version| {
@@ -108,7 +112,14 @@ impl Tree {
             let blobs = files.iter().flat_map(|file| &file.blobs).cloned().map(Arc::new).collect();
             Edit { added, blobs, last_ts: Some(ts), ..Edit::default() }
         };
-        self.install_made(made, None, |_| {})?;
+        let (active, erased) = (new_memtable(&self.shelf.pool.spare), Arc::default());
+        let also = |view: &mut View| {
+            debug_assert!(view.is_active_empty(), "somebody has committed beside an ingest");
+            if view.is_active_empty() {
+                (view.active, view.erased) = (Arc::clone(&active), Arc::clone(&erased));
+            }
+        };
+        self.install_made(made, None, also)?;
         self.counters.ingested_files.add(files.len() as u64);
         self.counters.ingested_bytes.add(bytes);
         Ok(())

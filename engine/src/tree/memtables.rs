@@ -3,7 +3,6 @@
 
 use crate::batch::Commit;
 use crate::commit::pipeline::{LogPlace, Pipeline};
-use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasures;
 use crate::ids::CommitTs;
 use crate::limits::LEVELS;
@@ -46,27 +45,21 @@ impl Tree {
         !self.view.load().sealed.is_empty()
     }
 
-    /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
-    /// applied, and every later one goes to a log segment at or after that of `log`.
+    /// Starts a new memtable, unless there is nothing in the last. The caller holds the commit
+    /// order; `last_ts` is the newest commit applied, and every later one goes to a log segment at
+    /// or after that of `log`.
     pub(crate) fn seal(&self, last_ts: CommitTs, log: LogPlace) {
-        match self.view.load().is_active_empty() {
-            true => self.active_from.store(log.bytes, Relaxed),
-            false => self.renew_active(last_ts, log),
-        }
-    }
-
-    /// The same, and starts one also where nothing was in the last. For rows that come past it: who
-    /// took a View before has none of them, and so must find nothing that is committed after them.
-    pub(crate) fn renew_active(&self, last_ts: CommitTs, log: LogPlace) {
         let log_floor = log.segment;
         self.active_from.store(log.bytes, Relaxed);
-        let (active, erased) =
-            (new_memtable(&self.shelf.pool.spare), Arc::new(ErasureList::default()));
+        let (active, erased) = (new_memtable(&self.shelf.pool.spare), Arc::default());
         self.change_view(|view| {
+            if view.is_active_empty() {
+                return View::clone(view);
+            }
             let (table, list) = (Arc::clone(&view.active), Arc::clone(&view.erased));
             let sealed = Sealed { table, erased: list, last_ts, log_floor };
-            let sealed = (!view.is_active_empty()).then(|| Arc::new(sealed));
-            let all = sealed.into_iter().chain(view.sealed.iter().cloned()).collect();
+            let mut all = vec![Arc::new(sealed)];
+            all.extend(view.sealed.iter().cloned());
             View {
                 active: Arc::clone(&active),
                 erased: Arc::clone(&erased),
