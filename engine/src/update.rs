@@ -28,9 +28,9 @@ use std::ops::{Bound, Range};
 /// an erasure, which all of them look at as long as it lives.
 const ERASED_SINGLY_MAX: usize = 64;
 
-/// So many keys in a row that hold nothing any more are passed in search of those. Behind that many
-/// an erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them
-/// too.
+/// So many keys in a row that hold nothing any more, or ranges of such that were erased, are passed
+/// in search of those. Behind that many an erasure is the cheaper record, whatever follows, as it
+/// lets reads and compactions pass them in one.
 const HIDDEN_PER_ROW_MAX: usize = 1_024;
 
 /// Opens a scan of the applied rows of a range, expired ones too: they come back where the clock is

@@ -13,6 +13,10 @@ use std::sync::Arc;
 /// Bytes that one erasure of a memtable counts for beside its keys.
 const ERASURE_OVERHEAD_BYTES: usize = 256;
 
+/// So many stretches are looked at to pass them in one: each is a search in memory, and a pass a
+/// seek of every source.
+const JOINED_MAX: usize = 64;
+
 /// Of a commit with more erasures the set is made anew: one by one, each would move or cut all that
 /// there are.
 const ONE_BY_ONE_MAX: usize = 8;
@@ -155,8 +159,17 @@ impl Cover {
     }
 
     /// After [`Cover::hides`] said yes: the moment of the erasure, and the keys around that it
-    /// covers, from and to before.
-    pub(crate) fn hidden(&self) -> Hidden {
+    /// covers, from and to before. Above the key that is beyond bounds of older erasures, as of
+    /// ranges that were deleted again and again, each a little further.
+    pub(crate) fn hidden(&mut self) -> Hidden {
+        for _ in 0..JOINED_MAX {
+            let Some(end) = self.here.end.as_deref() else { break };
+            let next = self.stretch_of(end);
+            if next.newest != self.here.newest {
+                break;
+            }
+            self.here.end = next.end;
+        }
         // An erasure has both bounds, and no stretch reaches beyond those of one that covers it.
         let bound = |bound: &Option<Arc<[u8]>>| bound.clone().unwrap_or_default();
         Hidden {
@@ -167,6 +180,10 @@ impl Cover {
     }
 
     fn find(&mut self, key: &[u8]) {
+        self.here = self.stretch_of(key);
+    }
+
+    fn stretch_of(&self, key: &[u8]) -> Stretch {
         let mut here = Stretch { known: true, ..Stretch::default() };
         let raise = |start: &mut Option<Arc<[u8]>>, to: &Arc<[u8]>| {
             if start.as_ref().is_none_or(|start| start < to) {
@@ -192,7 +209,7 @@ impl Cover {
                 lower(&mut here.end, &fragment.start);
             }
         }
-        self.here = here;
+        here
     }
 }
 
@@ -230,6 +247,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_trimmed_again_and_again_is_passed_in_few_steps() {
+        const N: u32 = 1_000;
+        let bound = |n: u32| Arc::<[u8]>::from(n.to_be_bytes());
+        let trim = |n: u32| Erasure { start: bound(0), end: bound(n), ts: CommitTs(n.into()) };
+        let sets = [Erasures::of((1..=N).map(trim)), Erasures::of([trim(N / 2)])];
+        let mut cover = Cover::new(sets.into_iter().map(Arc::new), CommitTs::MAX);
+        let (mut at, mut steps) = (bound(0), 0);
+        while cover.hides(&at, CommitTs(1)) {
+            let hidden = cover.hidden();
+            assert!(hidden.before == CommitTs(N.into()) && hidden.end > at);
+            (at, steps) = (hidden.end, steps + 1);
+        }
+        assert_eq!(at, bound(N));
+        assert!(steps <= 2 + N as usize / JOINED_MAX, "{steps} steps");
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(crate) struct VisibleCursor<C> {
     /// The row that the merge has passed.
     passed: Found,
     scratch: Vec<u8>,
-    /// Most keys without a row that one move up passes.
+    /// Most keys without a row, or erased stretches, that one move up passes.
     hidden_max: usize,
     /// Whether the last move stopped on one of those.
     is_hidden: bool,
@@ -109,8 +109,8 @@ impl<C: Walked> VisibleCursor<C> {
         VisibleCursor { outlived_to, ..self }
     }
 
-    /// From here on a move up ends where it has passed so many keys without a row: on the next of
-    /// them, which is ruled out.
+    /// From here on a move up ends where it has passed so many keys without a row, or erased
+    /// stretches: on the next of them, which is ruled out.
     pub(crate) fn stop_after(&mut self, hidden: usize) {
         self.hidden_max = hidden;
     }
