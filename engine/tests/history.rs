@@ -317,6 +317,23 @@ fn a_moment_that_was_read_after_the_close_stays_as_it_was_when_the_clock_goes_ba
     assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
 }
 
+#[test]
+fn the_past_stands_still_after_a_close_that_failed_too() {
+    let clock = Arc::new(ManualClock::at(START_TICKS));
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let builder = Db::builder().history(Duration::from_secs(3600));
+    let parts = builder.parts(Arc::new(disk.clone()), Arc::clone(&clock) as _, Arc::new(ByHand));
+    let db = parts.open("db").unwrap();
+    let batch = db.table("t").unwrap().partition("p").batch().upsert("r", "v");
+    batch.durability(Durability::Buffered).commit().unwrap();
+    disk.add(Rule::fail(Call::Write).forever());
+    db.close().unwrap_err();
+    let end = db.moments_kept().1;
+    clock.advance(Duration::from_secs(600));
+    assert_eq!(db.moments_kept().1, end);
+    assert_eq!(db.snapshot_at(end).unwrap_err().kind(), Kind::Invalid);
+}
+
 /// The rows of one partition, each deleted a minute after the one before, leave the window one by
 /// one: their file is written anew for many of them at a time.
 #[test]

@@ -199,7 +199,10 @@ impl Pipeline {
         if already && order.closed_well {
             return Ok(());
         }
-        order.check()?;
+        if let Err(error) = order.check() {
+            self.end_past(&mut order);
+            return Err(error);
+        }
         order.sync_wanted = order.last_ts;
         drop(order);
         let drained = self.drain();
@@ -208,7 +211,14 @@ impl Pipeline {
         while order.reserved.is_some() {
             self.moved.wait(&mut order);
         }
-        let outcome = drained.and_then(|()| self.end(order));
+        let outcome = match drained {
+            Ok(()) => self.end(order),
+            Err(error) => {
+                self.end_past(&mut order); // Though the log does not say so.
+                drop(order);
+                Err(error)
+            }
+        };
         let mut order = self.order.lock();
         order.closed_well = outcome.is_ok();
         order.fail(Error::closed());

@@ -489,7 +489,7 @@ impl Pipeline {
     }
 
     /// Has the past end, for good, with the present: gives its last moment, which the log is to
-    /// say.
+    /// say. Called again, as by a second close of a failed log, it gives the same.
     pub(crate) fn end_past(&self, order: &mut Order) -> CommitTs {
         let upto = CommitTs(self.past_ends().0 - 1).max(order.last_ts);
         self.close_to(order, upto);
