@@ -82,7 +82,14 @@ impl Account {
     /// The names of tables, page by page; `filter` compares `TableName`.
     pub fn tables(&self, filter: Option<Filter>) -> TableNames {
         let filter = filter.map(|filter| filter.as_str().to_owned());
-        TableNames { http: self.http.clone(), filter, page_size: None, next: None, done: false }
+        TableNames {
+            http: self.http.clone(),
+            filter,
+            page_size: None,
+            next: None,
+            done: false,
+            read: Vec::new(),
+        }
     }
 
     /// The service's settings.
@@ -118,6 +125,7 @@ pub struct TableNames {
     page_size: Option<usize>,
     next: Option<String>,
     done: bool,
+    read: Vec<String>,
 }
 
 impl TableNames {
@@ -151,12 +159,12 @@ impl TableNames {
         Ok(Some(names))
     }
 
-    /// Every name that is left.
+    /// Every name that is left. What was read before an error, or before the call was given up, is
+    /// kept for the next one.
     pub async fn all(&mut self) -> Result<Vec<String>, Error> {
-        let mut names = Vec::new();
         while let Some(page) = self.next_page().await? {
-            names.extend(page);
+            self.read.extend(page);
         }
-        Ok(names)
+        Ok(std::mem::take(&mut self.read))
     }
 }

@@ -162,13 +162,13 @@ impl Pages {
         Ok(self.read.pop_front())
     }
 
-    /// Every entity that is left, in memory at once.
+    /// Every entity that is left, in memory at once. What was read before an error, or before the
+    /// call was given up, is kept for the next one.
     pub async fn all(&mut self) -> Result<Vec<Entity>, Error> {
-        let mut entities = Vec::from(std::mem::take(&mut self.read));
         while let Some(page) = self.next_page().await? {
-            entities.extend(page.entities);
+            self.read.extend(page.entities);
         }
-        Ok(entities)
+        Ok(std::mem::take(&mut self.read).into())
     }
 }
 

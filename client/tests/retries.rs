@@ -25,6 +25,21 @@ async fn what_may_pass_is_tried_again_after_exact_waits() {
     }
 }
 
+/// A second call gave the later pages alone.
+#[tokio::test]
+async fn pages_that_were_read_before_an_error_are_not_lost() {
+    let page = |more, value: &str| Act::Answer(200, more, format!("{{\"value\":[{value}]}}"));
+    let entity = |rk| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{rk}\"}}");
+    let more = "x-ms-continuation-NextPartitionKey: p\r\nx-ms-continuation-NextRowKey: b\r\n";
+    let pages = [page(more, &entity("a")), refusal(400, "", "Whatever"), page("", &entity("b"))];
+    let script = Script::new(pages.into()).await;
+    let mut pages = script.table.query(Query::new());
+    assert_eq!(pages.all().await.unwrap_err().status(), Some(400));
+    let keys: Vec<_> = pages.all().await.unwrap().into_iter().map(|e| e.row_key).collect();
+    assert_eq!(keys, ["a", "b"]);
+    script.check(&["GET"; 3], &[]);
+}
+
 #[tokio::test]
 async fn what_will_not_pass_is_told_at_once() {
     for status in [400, 401, 403, 404, 405, 409, 411, 412, 413, 415, 501, 505] {
