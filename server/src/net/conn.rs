@@ -85,7 +85,8 @@ async fn respond<S: Store>(
     let mut sent = Sent { body, is_asked_for, time_max, clock, waited: Duration::ZERO };
     if let Some(response) = told(shared, &head, caller).await {
         drop(head);
-        return sent.discard().await.map(|()| into_hyper(response));
+        sent.discard().await?;
+        return leaving(response, None, wire);
     }
     let _in_flight = shared.app.requests().begin();
     let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());

@@ -229,8 +229,9 @@ impl Running {
             tracing::info!("stopping");
             stopping();
             let _ = self.stop.send(true);
+            // A second one ends it at once. Files are not read anew any more.
             tokio::select! {
-                _ = signals.next() => {}
+                () = signals.end() => {}
                 () = finish(&mut self.accepting, &mut self.sending, self.stop_time_max) => {}
             }
             io::Result::Ok(())

@@ -31,6 +31,11 @@ impl Signals {
         Ok(Signals { terminate, interrupt, hangup: signal(SignalKind::hangup())? })
     }
 
+    /// Waits for the next one that ends the server.
+    pub(crate) async fn end(&mut self) {
+        while self.next().await != Signal::End {}
+    }
+
     /// Waits for the next one.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> Signal {
