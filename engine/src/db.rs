@@ -439,8 +439,8 @@ impl Db {
 
     /// Makes every acknowledged commit durable, ends the background work and releases the folder.
     /// Waits for calls under way that write files: merges give up soon, a checkpoint or a backup
-    /// goes on to its end. Every later write fails; reads go on, of moments up to now. Dropping the last handle does the
-    /// same, but cannot report an error.
+    /// goes on to its end. Every later write fails; reads go on, of moments up to now. Dropping the
+    /// last handle does the same, but cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
