@@ -109,8 +109,10 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
     place.ok(&[&["entity", "insert", "-t", "rows", "--data-dir", "data"], &keys[..]].concat());
     place.ok(&["backup", "create", "data", "kept"]);
     std::fs::create_dir(place.path("empty")).unwrap(); // Where nothing is mounted.
-    std::fs::create_dir(place.path("lost")).unwrap();
-    std::fs::write(place.path("lost/files"), "").unwrap();
+    // And where the manifests are lost, and the files are all that there is.
+    std::fs::create_dir_all(place.path("lost/files")).unwrap();
+    let orphan = place.path("lost/files").join("0".repeat(64));
+    std::fs::write(&orphan, "rows").unwrap();
     for (args, code, said) in [
         (&["backup", "create", "none", "other"][..], 3, "no database"),
         (&["backup", "list", "none"], 3, "no folder"),
@@ -130,6 +132,7 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
         (&["backup", "verify", "empty"], 3, "there is no backup in empty"),
         (&["backup", "verify", "data"], 3, "there is no backup in data"),
         (&["backup", "prune", "empty", "--keep", "1"], 3, "there is no backup in empty"),
+        (&["backup", "prune", "lost", "--keep", "1"], 3, "there is no backup in lost"),
     ] {
         let ran = place.run(args);
         assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
@@ -141,6 +144,7 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
         0,
         "nothing was made there"
     );
+    assert_eq!(std::fs::read(&orphan).unwrap(), b"rows", "nothing was swept away");
     // A byte that changes.
     let file = std::fs::read_dir(place.path("kept/files")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&file).unwrap();
