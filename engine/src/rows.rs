@@ -242,7 +242,8 @@ pub trait RowCursor: Send {
     }
 
     /// From here on a move up may stop on a row that nobody sees, once it has passed so many of
-    /// them. Such a row is ruled out. Without this a move passes as many as there are.
+    /// them, or of ranges that were erased. Such a row is ruled out. Without this a move passes as
+    /// many as there are.
     fn stop_after(&mut self, _hidden: usize) {}
 
     /// Whether the row is known not to pass the filter of the scan, so that its bytes need not be

@@ -96,6 +96,9 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     let report = report.with_context(|| format!("the backups in {dest}"))?;
     let mut out = print::out();
     let told = report.damage.iter().try_for_each(|damage| writeln!(out, "{damage}"));
+    if report.damage.is_empty() {
+        check_any(report.backups, &args.dest)?;
+    }
     if report.unused > 0 {
         let files = grouped(report.unused);
         note(&format!("{files} files are of no backup: a run was cut, and the next one uses them"));
@@ -108,7 +111,6 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     );
     match report.damage.len() {
         0 => {
-            check_any(report.backups, &args.dest)?;
             note(&format!("{dest} is clean: {read}"));
             exit::verdict(told, Exit::Ok)
         }

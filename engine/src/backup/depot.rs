@@ -174,19 +174,6 @@ impl Depot {
         those.try_for_each(|name| self.remove(&dir.join(name)))
     }
 
-    /// The same, of which there is one at least.
-    ///
-    /// Errors: `NotFound` where there is no backup: the folder may be the wrong one.
-    pub(crate) fn numbers_of_any(&self) -> Result<Vec<u64>> {
-        match self.numbers()? {
-            numbers if numbers.is_empty() => {
-                let what = format!("there is no backup in {}", self.dir.display());
-                Err(Error::new(Kind::NotFound, what))
-            }
-            numbers => Ok(numbers),
-        }
-    }
-
     /// The numbers of the backups, oldest first; none, too, where no backup is in the folder.
     ///
     /// Errors: `NotFound` where there is no folder.
@@ -200,6 +187,19 @@ impl Depot {
         };
         let numbers = names.iter().filter_map(|name| number_of(name));
         Ok(numbers.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// The same, of which there is one at least.
+    ///
+    /// Errors: `NotFound` where there is no backup: the folder may be the wrong one.
+    pub(crate) fn numbers_of_any(&self) -> Result<Vec<u64>> {
+        match self.numbers()? {
+            numbers if numbers.is_empty() => {
+                let what = format!("there is no backup in {}", self.dir.display());
+                Err(Error::new(Kind::NotFound, what))
+            }
+            numbers => Ok(numbers),
+        }
     }
 
     /// Whether one of these backups is still there; where that cannot be seen, it is. One that is

@@ -211,15 +211,9 @@ impl Pipeline {
         while order.reserved.is_some() {
             self.moved.wait(&mut order);
         }
-        let outcome = match drained {
-            Ok(()) => self.end(order),
-            Err(error) => {
-                self.end_past(&mut order); // Though the log does not say so.
-                drop(order);
-                Err(error)
-            }
-        };
+        let outcome = drained.and_then(|()| self.end(order));
         let mut order = self.order.lock();
+        self.end_past(&mut order); // Also where the log does not say so.
         order.closed_well = outcome.is_ok();
         order.fail(Error::closed());
         self.tell(order);

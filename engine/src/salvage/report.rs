@@ -17,7 +17,7 @@ pub struct Report {
     pub versions: u64,
     /// Commits that came from the log.
     pub log_commits: u64,
-    /// The newest commit found anywhere.
+    /// The newest commit found anywhere, or the moment of a close after it.
     pub last_ts: CommitTs,
     /// Everything that is known to be lost.
     pub losses: Vec<Loss>,

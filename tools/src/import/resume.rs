@@ -7,8 +7,8 @@
 //! bytes, the target, the table, and all that decides what a row becomes. A changed file or another
 //! template is another job.
 //!
-//! The record also names a witness: the row with the newest commit that was acknowledged, and its
-//! ETag. Rows are skipped only where the witness is still there unchanged. A table that was
+//! The record also names a witness: of the rows that were last in their batches the newest that
+//! was acknowledged, and its ETag. Rows are skipped only where the witness is still there unchanged. A table that was
 //! dropped, a folder that was wiped or restored, and a server that lost its last commits (because
 //! it ran with less than full durability) lost the witness too, and the import starts over.
 
