@@ -8,9 +8,10 @@
 //! template is another job.
 //!
 //! The record also names a witness: of the rows that were last in their batches the newest that
-//! was acknowledged, and its ETag. Rows are skipped only where the witness is still there unchanged. A table that was
-//! dropped, a folder that was wiped or restored, and a server that lost its last commits (because
-//! it ran with less than full durability) lost the witness too, and the import starts over.
+//! was acknowledged, and its ETag. Rows are skipped only where the witness is still there
+//! unchanged. A table that was dropped, a folder that was wiped or restored, and a server that lost
+//! its last commits (because it ran with less than full durability) lost the witness too, and the
+//! import starts over.
 
 #![allow(
     clippy::disallowed_methods,
