@@ -671,3 +671,23 @@ fn a_new_account_is_where_the_tables_are() {
         assert!(body.contains("DefaultEndpointsProtocol=http;"), "{body}");
     }
 }
+
+/// The room for long heads, which all connections share, was kept as long as the connection of an
+/// operator who sent one and then nothing.
+#[test]
+fn an_answer_to_a_long_head_is_the_last_one_for_operators_too() {
+    let place = start(Config::default());
+    let addr = place.running.addr();
+    for (fields, is_last) in [(1, false), (10, true)] {
+        let fill: String =
+            (0..fields).map(|field| format!("X-Fill-{field}: {}\r\n", "x".repeat(6_000))).collect();
+        let text = format!("GET /_/live HTTP/1.1\r\nHost: {addr}\r\n{fill}\r\n");
+        let mut stream = BufReader::new(send(addr, &text));
+        let told = read(&mut stream);
+        assert_eq!(told.status, 200, "{}", told.body);
+        assert_eq!(told.head.contains("connection: close"), is_last, "{}", told.head);
+        if is_last {
+            assert_eq!(stream.read(&mut [0]).expect("its end"), 0);
+        }
+    }
+}
