@@ -34,6 +34,7 @@ use tabulith_server::{Config, Parts, Pulse, Running, Server, testing};
 /// Serves until SIGTERM or SIGINT; what was acknowledged by then is in the folder.
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     log::start(args)?;
+    outlive_hangups().context("listening for SIGHUP")?;
     let notify = Arc::new(Notify::of_process());
     let mut config = config(args)?;
     let (connections_max, table_files_max) = files_allowed(config.connections_max);
@@ -89,6 +90,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         note("stopped");
     }
     Ok(Exit::Ok)
+}
+
+/// From here on SIGHUP ends nothing. Until the server listens for it there is nothing that it could
+/// ask for: the files that it has read anew are read after the database is opened, which may take
+/// a while, and by the system's own rule it would end the process in that time.
+#[cfg(unix)]
+fn outlive_hangups() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // The handler is the process's, and stays when this goes.
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(drop)
+}
+
+#[cfg(not(unix))]
+fn outlive_hangups() -> io::Result<()> {
+    Ok(())
 }
 
 /// How the database is opened.

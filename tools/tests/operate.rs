@@ -359,12 +359,15 @@ fn requests_in_flight_are_answered_before_the_end() {
     let mut requests: Vec<_> = (0..20).map(|n| half(port, &n.to_string())).collect();
     let (silent, _) = half(port, "never");
     while server.in_flight() < 21 {}
+    let pid = server.pid();
     let ending = std::thread::spawn(move || {
         server.signal("-TERM");
         server.wait()
     });
     // It takes nobody new.
     while TcpStream::connect(("127.0.0.1", port)).is_ok() {}
+    // Who asks for files to be read anew asks for no end.
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     for (stream, rest) in &mut requests {
         stream.write_all(rest.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -506,6 +509,28 @@ fn a_signal_as_soon_as_it_is_ready_ends_it_in_order() {
         assert_eq!(&bytes[..len], b"STOPPING=1");
         assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
     }
+}
+
+/// Until the server was ready, a SIGHUP ended it by the system's own rule.
+#[test]
+fn a_hangup_while_it_starts_ends_no_server() {
+    use rustix::process::{Signal, kill_process};
+    let place = Place::new();
+    let accounts = place.path("accounts");
+    assert!(Command::new("mkfifo").arg(&accounts).status().unwrap().success());
+    let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);
+    command.arg("--accounts-file").arg(&accounts).stdout(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    // There once the server has opened it too, which then waits for what it says.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(&accounts).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    writeln!(pipe, "devstoreaccount1:{DEVELOPMENT_KEY}").unwrap();
+    drop(pipe);
+    let mut server = Server::of(child);
+    assert!(server.lives());
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(server.wait(), 0);
 }
 
 /// While files were read at a SIGHUP no other signal was heard.

@@ -170,6 +170,11 @@ impl Server {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
+    /// The process that it is.
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Waits for its end; gives its exit code.
     pub fn wait(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)
