@@ -25,8 +25,8 @@ pub struct Report {
     pub repaired: Vec<Error>,
     /// What cannot be known, in words.
     pub unknown: Vec<String>,
-    /// The last commit before the log's end, where there is a log. Damage can move the end without
-    /// a trace: later commits, if there were any, are lost.
+    /// The last commit before the log's end, or a close after it, where there is a log. Damage can
+    /// move the end without a trace: later commits, if there were any, are lost.
     pub log_end: Option<CommitTs>,
 }
 

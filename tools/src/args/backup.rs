@@ -29,7 +29,7 @@ pub(crate) enum BackupCommand {
     #[command(before_help = "Example:\n  tabulith backup list /mnt/backups")]
     List(ListBackupsArgs),
     /// Read every byte of all backups and hold it against its digest; exit code 8 where one
-    /// differs.
+    /// differs, 3 where there is no backup.
     #[command(before_help = "Example:\n  tabulith backup verify /mnt/backups")]
     Verify(VerifyBackupsArgs),
     /// Delete all backups but the newest ones, and the files that only they need.
