@@ -115,8 +115,8 @@ pub struct Config {
     /// new connection may say nothing. Default 20 s.
     pub head_time_max: Duration,
 
-    /// How long a connection may be idle between two requests: a shorter time makes pooled clients
-    /// run into resets. Default 120 s.
+    /// How long a connection may be idle between two requests, the next one's head included: a
+    /// shorter time makes pooled clients run into resets. Default 120 s.
     pub idle_time_max: Duration,
 
     /// How long a client may take to send a body; then its connection ends. A request that was let

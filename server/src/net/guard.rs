@@ -266,10 +266,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
             Poll::Ready(read) => read?,
         }
         if buf.filled().len() > before {
-            let was_new = std::mem::take(&mut self.is_new);
+            self.is_new = false;
             self.look(buf, before);
-            // Behind another one, a head that began amid these bytes has a time of its own.
-            let is_next = !was_new && self.framing.head_bytes() <= buf.filled().len() - before;
+            // A head that began amid these bytes has a time of its own: what ran was for another
+            // one, or for the first byte.
+            let is_next = self.framing.head_bytes() <= buf.filled().len() - before;
             if is_next || !self.framing.is_amid_head() {
                 self.head = None;
             }
@@ -394,8 +395,8 @@ mod tests {
                 () = drip => panic!("never ends"),
                 read = guard.read_to_end(&mut read) => assert!(read.is_err()),
             }
-            // Ten seconds from the first byte.
-            assert_eq!((began.elapsed().as_secs(), read.as_slice()), (10, b"GET".as_slice()));
+            // Ten seconds from the first byte, which came after three.
+            assert_eq!((began.elapsed().as_secs(), read.as_slice()), (13, b"GET ".as_slice()));
         });
     }
 
