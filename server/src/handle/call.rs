@@ -225,25 +225,33 @@ impl Call {
 
     /// The turns that it waits for, with this body, and what a batch was read as to know them.
     pub fn turns(&self, body: &[u8]) -> (Turns, Option<Outline>) {
-        let turns = match self.operation {
-            Operation::Batch => {
-                let reading = changeset::read(&self.content_type, body);
-                return (turns_of_batch(&reading), Some(Outline::of(&reading, body)));
-            }
-            Operation::Query(_) | Operation::Metadata => Turns { page: true, ..Turns::default() },
-            Operation::Get(_) | Operation::ListTables => Turns { read: true, ..Turns::default() },
-            Operation::CreateTable
-            | Operation::DeleteTable(_)
-            | Operation::SetProperties
-            | Operation::SetAcl(_) => Turns { serial: true, commit: true, ..Turns::default() },
-            _ => Turns { commit: self.operation.writes(), ..Turns::default() },
-        };
-        (Turns { past: self.as_of, ..turns }, None)
+        if self.operation == Operation::Batch {
+            let reading = changeset::read(&self.content_type, body);
+            return (turns_of_batch(&reading), Some(Outline::of(&reading, body)));
+        }
+        (Turns { past: self.as_of, ..turns_of_one(&self.operation) }, None)
     }
 
     /// The condition in `If-Match`.
     pub fn condition(&self) -> Result<Option<IfMatch>, WireError> {
         self.if_match.clone()
+    }
+}
+
+/// The turns of what is no batch, but for a moment of the past.
+fn turns_of_one(operation: &Operation) -> Turns {
+    match operation {
+        Operation::Query(_) | Operation::Metadata => Turns { page: true, ..Turns::default() },
+        // The latter two are remembered, most of the time.
+        Operation::Get(_)
+        | Operation::ListTables
+        | Operation::GetAcl(_)
+        | Operation::GetProperties => Turns { read: true, ..Turns::default() },
+        Operation::CreateTable
+        | Operation::DeleteTable(_)
+        | Operation::SetProperties
+        | Operation::SetAcl(_) => Turns { serial: true, commit: true, ..Turns::default() },
+        _ => Turns { commit: operation.writes(), ..Turns::default() },
     }
 }
 
@@ -392,6 +400,17 @@ mod tests {
     }
 
     const PUT: &str = "PUT /T(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\r\n{}";
+
+    /// Policies that nobody has asked for lately are on the disk, and one account may have ten
+    /// thousand tables with some.
+    #[test]
+    fn what_may_have_to_be_read_from_the_disk_waits_for_its_turn() {
+        for asks in [Operation::GetAcl("T".to_owned()), Operation::GetProperties] {
+            assert_eq!(turns_of_one(&asks), Turns { read: true, ..NONE }, "{asks:?}");
+        }
+        assert!(turns_of_one(&Operation::SetProperties).commit);
+        assert_eq!(turns_of_one(&Operation::GetStats), NONE);
+    }
 
     #[test]
     fn a_query_waits_for_a_page_whatever_its_text() {
