@@ -1,5 +1,5 @@
 //! The service's words for refusals of the table layer. Failures of the engine are logged here,
-//! once, and its refusals once a second.
+//! and its refusals, each kind once a second.
 
 use crate::error::{
     AS_OF_OUT_OF_RANGE, DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS,
@@ -20,6 +20,11 @@ use tabulith::table::value::DateTime;
 
 /// Refusals for want of room or time, of which the log is told once a second.
 static REFUSALS: Sparing = Sparing::new();
+/// Failures, by what kind they are: who asks for a damaged block, or to write once the log has
+/// failed, may do so thousands of times a second.
+static DAMAGE: Sparing = Sparing::new();
+static CLOSED: Sparing = Sparing::new();
+static FAILURES: Sparing = Sparing::new();
 static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 
 /// For a name that no table can have.
@@ -96,9 +101,68 @@ fn engine_failure(error: &Error) -> WireError {
             OVERLOADED
         }
         Kind::ReadOnly => SECONDARY_IS_READ_ONLY,
-        _ => {
-            tracing::error!(error = %error, "the engine failed");
+        kind => {
+            let sparing = match kind {
+                Kind::Corrupt => &DAMAGE,
+                Kind::Closed => &CLOSED,
+                _ => &FAILURES,
+            };
+            if let Some(unsaid) = sparing.one_more(CLOCK.steady()) {
+                tracing::error!(error = %error, unsaid, "the engine failed");
+            }
             INTERNAL_ERROR
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+    use std::io::{self, Write};
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn lines_with(&self, text: &str) -> u64 {
+            let all = String::from_utf8_lossy(&self.0.lock()).into_owned();
+            all.lines().filter(|line| line.contains(text)).count() as u64
+        }
+    }
+
+    /// One block or one failed log is met by every request, and each made a line.
+    #[test]
+    fn a_failure_that_repeats_is_told_once_a_second_and_hides_no_other() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let began = Instant::now();
+        let fail = |kind, what: &str| refusal(TableError::Engine(Error::new(kind, what)));
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..1_000 {
+                assert_eq!(fail(Kind::Corrupt, "a block is damaged"), INTERNAL_ERROR);
+            }
+            // Another test may have told one a moment ago.
+            while log.lines_with("the log has failed") == 0 {
+                assert_eq!(fail(Kind::Closed, "the log has failed"), INTERNAL_ERROR);
+            }
+        });
+        let told = log.lines_with("a block is damaged");
+        assert!(told <= began.elapsed().as_secs() + 2, "{told} lines");
     }
 }
