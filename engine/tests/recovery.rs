@@ -246,6 +246,25 @@ fn a_damaged_copy_is_put_right_by_the_next_open() {
     }
 }
 
+/// Whoever is told of damage gives the folder to `salvage`, and has lost nothing.
+#[test]
+fn copies_that_cannot_be_read_now_are_no_damage() {
+    let (disk, rows) = killed();
+    let open = |disk: Arc<dyn Vfs>| open(disk, 64 << 10, Arc::new(ByHand));
+    for call in [Call::Open, Call::Read] {
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        faults.add(Rule::fail(call).named("*.manifest-*").with(Errno::TooManyFiles).forever());
+        let error = open(Arc::new(faults)).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{call:?}: {error}");
+        assert!(error.to_string().contains("manifest-a"), "{call:?}: {error}");
+    }
+    check(&open(Arc::new(disk.clone())).unwrap(), &rows);
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let copies = names.iter().filter(|name| name.contains(".manifest-"));
+    copies.for_each(|name| disk.remove(&Path::new(DIR).join(name)).unwrap());
+    assert_eq!(open(Arc::new(disk)).unwrap_err().kind(), Kind::Corrupt, "nobody has them");
+}
+
 /// Without the word that the log's own thread puts behind it a commit that was damaged looks like
 /// one that a power cut has torn, and is cut off in silence.
 #[test]

@@ -235,6 +235,12 @@ fn a_lack_of_handles_is_no_damage_and_what_was_left_out_is_read_later() {
         assert_eq!(bench.finds(), [], "{errno:?}");
         assert!(bench.db.stats().background_errors > 0);
         bench.faults.clear();
+        // Of the metadata the roots are there, and no copy of what they name.
+        let name = "*.manifest-*";
+        bench.faults.add(Rule::fail(Call::Open).named(name).with(errno).forever());
+        bench.pass(Duration::from_secs(DAY_S));
+        assert_eq!(bench.finds(), [], "{errno:?}");
+        bench.faults.clear();
     }
     bench.flip(&name, bench.len(&name) / 2);
     bench.pass(Duration::from_secs(DAY_S));

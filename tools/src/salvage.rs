@@ -49,6 +49,11 @@ fn tell(report: &Report, mut out: impl Write) -> io::Result<()> {
     if let Some(end) = report.log_end {
         writeln!(out, "log:    ends with commit {end}, {}", DateTime::from(end))?;
     }
-    writeln!(out, "newest: commit or close {}, {}", report.last_ts, DateTime::from(report.last_ts))?;
+    writeln!(
+        out,
+        "newest: commit or close {}, {}",
+        report.last_ts,
+        DateTime::from(report.last_ts)
+    )?;
     out.flush()
 }

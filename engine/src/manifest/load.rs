@@ -8,7 +8,7 @@
 //!
 //! Absent: writing.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::folder;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::change::Changing;
@@ -18,6 +18,7 @@ use crate::manifest::root::{self, Root};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{Access, Vfs};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the folder holds.
@@ -157,6 +158,8 @@ fn no_root(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Root>> {
 struct CopyBytes {
     path: PathBuf,
     bytes: Vec<u8>,
+    /// Why it could not be read, which says nothing of what it holds.
+    unread: Option<Error>,
 }
 
 impl CopyBytes {
@@ -169,25 +172,33 @@ impl CopyBytes {
         repairs: &mut Vec<Error>,
     ) -> CopyBytes {
         let path = names::path(dir, FileKind::Manifest(copy), FileNo(root.generation));
-        let bytes = match read_copy(vfs, &path) {
+        let (bytes, unread) = match read_copy(vfs, &path) {
             Ok(bytes) => {
                 if !bytes.starts_with(&frame::encode_header(root.generation, root.db_id)) {
                     let what = "the header of this copy of the manifest";
                     repairs.push(Error::corrupt(&path, 0, what));
                 }
-                bytes
+                (bytes, None)
             }
             Err(error) => {
+                let is_damage = error.kind() == Kind::Corrupt || is_missing(&error);
+                let unread = (!is_damage).then(|| error.duplicate());
                 repairs.push(error);
-                Vec::new()
+                (Vec::new(), unread)
             }
         };
-        CopyBytes { path, bytes }
+        CopyBytes { path, bytes, unread }
     }
 
     fn edit(&self, generation: u64, at: usize, number: u64) -> Option<&[u8]> {
         frame::decode_frame(generation, at as u64, number, self.bytes.get(at..)?)
     }
+}
+
+fn is_missing(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
 }
 
 /// The bytes of the manifest file at `path`, whose length may be damaged and more than memory
@@ -218,7 +229,7 @@ pub(crate) fn read_edits(
     repairs: &mut Vec<Error>,
     show: &mut dyn FnMut(usize, u64, &Edit),
 ) -> Result<(State, u64, Option<Error>)> {
-    let [a, b] = Copy::BOTH.map(|copy| CopyBytes::read(vfs, dir, copy, root, repairs));
+    let [mut a, mut b] = Copy::BOTH.map(|copy| CopyBytes::read(vfs, dir, copy, root, repairs));
     let mut changing = Changing::new(State::empty(root.db_id));
     let (mut at, mut number) = (HEADER_BYTES, 1);
     let mut cut: Option<Error> = None;
@@ -252,6 +263,9 @@ pub(crate) fn read_edits(
     let padded = !at_end && a.bytes.len() == at && !frame::claims(number, &b.bytes[at..]);
     // The first edit was durable before the root.
     if number == 1 || !(at_end || unfinished || padded) {
+        if let Some(error) = a.unread.take().or(b.unread.take()) {
+            return Err(error); // It may have the edit.
+        }
         let what = format!("edit {number} is whole in neither copy of the manifest");
         return Err(Error::corrupt(&a.path, at as u64, what));
     }
