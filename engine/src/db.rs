@@ -163,7 +163,8 @@ impl Db {
     /// Opens the database in `dir` with the default settings, making one where there is none.
     ///
     /// Cost: reads the manifest and replays the log, at most a few memtables' worth, or what small
-    /// commits took of it: some four times that; opens no table file.
+    /// commits took of it: some four times that; opens the table files that may hold names of
+    /// tables.
     pub fn open(dir: impl AsRef<Path>) -> Result<Db> {
         Db::builder().open(dir)
     }

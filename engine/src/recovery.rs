@@ -193,8 +193,7 @@ fn damaged_group() -> Error {
 /// Read-only: what the log holds is shown from memory and nothing is written. `None` where a writer
 /// has given up the log meanwhile.
 fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
-    let load =
-        || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| folder::no_database(&shelf.dir));
+    let load = || Manifest::load_existing(&*shelf.vfs, &shelf.dir);
     let first = load()?;
     let (state, mut report) = (&first.state, report_of(&first));
     let gone = shelf.hold(state.names());

@@ -254,13 +254,15 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
             Some(group) if group.iter().all(|commit| (first..=last).contains(&commit.ts)) => {
                 commits += group.len() as u64;
             }
-            _ => unreadable
-                .push(format!("the group of commits {first} to {last} is no list of them")),
+            _ => {
+                let what = format!("the group of commits {first} to {last} is no list of them");
+                unreadable.push(Error::corrupt(payload.path, payload.at, what));
+            }
         }
         Ok(())
     })?;
     report.damage.extend(log.damage);
-    report.damage.extend(unreadable.into_iter().map(|what| Error::new(Kind::Corrupt, what)));
+    report.damage.extend(unreadable);
     report.log_groups = log.replay.groups;
     report.log_commits = commits;
     report.tail_discarded_bytes = log.replay.tail_discarded_bytes;

@@ -61,6 +61,8 @@ fn only_a_table_that_is_missing_is_told_as_one() {
     };
     let error = open().unwrap_err();
     assert!(is_of_the_engine(&error), "{error}");
+    let error = Db::builder().read_only().open(folder("no folder")).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound, "{error}");
 
     let db = Db::open(folder("db")).unwrap();
     let table = db.table("orders").unwrap();

@@ -13,8 +13,7 @@ use crate::beside::Log;
 use crate::budget::Budget;
 use crate::env::jobs::ByHand;
 use crate::env::memory;
-use crate::error::{Kind, Result};
-use crate::folder;
+use crate::error::Result;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load::Loaded;
 use crate::manifest::log::Manifest;
@@ -28,19 +27,13 @@ use crate::stats::Recovery;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Vfs;
 use bytes::Bytes;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The set of files of the database in `dir`, without what its log holds.
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
-    let is_absent = || vfs.list(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    let loaded = Manifest::load(vfs, dir).map_err(|error| match error.kind() {
-        Kind::Io if is_absent() => folder::no_database(dir),
-        _ => error,
-    })?;
-    loaded.ok_or_else(|| folder::no_database(dir))
+    Manifest::load_existing(vfs, dir)
 }
 
 /// The folder `dir` as a place of files. Of those that the process may have open a quarter is held:

@@ -180,17 +180,20 @@ impl Edit {
                 return None;
             }
         }
-        let link = edit.log_floor.and_then(|floor| floor.after);
-        let numbers = edit.log_floor.map(|floor| floor.segment.0).into_iter();
+        (reader.is_empty() && edit.largest_number() <= NUMBER_MAX).then_some(edit)
+    }
+
+    /// The largest number in it from which anybody counts on.
+    pub(crate) fn largest_number(&self) -> u64 {
+        let link = self.log_floor.and_then(|floor| floor.after);
+        let numbers = self.log_floor.map(|floor| floor.segment.0).into_iter();
         let numbers = numbers.chain(link.map(|link| link.number)).chain(link.map(|link| link.ts.0));
         let numbers =
-            numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
-        let numbers = numbers.chain(edit.history_floor.map(|ts| ts.0));
-        let numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
-        let numbers = numbers.chain(edit.blobs.iter().map(|blob| blob.no.0));
-        let mut numbers = numbers.chain(edit.erased.iter().map(|erasure| erasure.ts.0));
-        let can_be_counted_on = numbers.all(|number| number <= NUMBER_MAX);
-        (reader.is_empty() && can_be_counted_on).then_some(edit)
+            numbers.chain(self.next_file.map(|no| no.0)).chain(self.last_ts.map(|ts| ts.0));
+        let numbers = numbers.chain(self.history_floor.map(|ts| ts.0));
+        let numbers = numbers.chain(self.added.iter().map(|(_, file)| file.no.0));
+        let numbers = numbers.chain(self.blobs.iter().map(|blob| blob.no.0));
+        numbers.chain(self.erased.iter().map(|erasure| erasure.ts.0)).max().unwrap_or(0)
     }
 
     /// The edit as readable lines, each beginning with `indent`.

@@ -39,7 +39,7 @@ pub(crate) struct Loaded {
 /// of making one.
 ///
 /// Errors: `Corrupt` where no copy of something is whole, or files lie there without a root;
-/// `Invalid` for a folder of other things.
+/// `Unsupported` where a later build wrote it; `Invalid` for a folder of other things.
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Loaded>> {
     let mut repairs = Vec::new();
     let Some(root) = find_root(vfs, dir, &mut repairs)? else { return Ok(None) };
@@ -103,6 +103,10 @@ pub(crate) fn find_root(
     repairs: &mut Vec<Error>,
 ) -> Result<Option<Root>> {
     let copies = Copy::BOTH.map(|copy| root::load(vfs, dir, copy));
+    let is_later = |error: &&Error| error.kind() == Kind::Unsupported;
+    if let Some(later) = copies.iter().filter_map(|copy| copy.as_ref().err()).find(is_later) {
+        return Err(later.duplicate()); // The other copy, if it is older, no longer counts.
+    }
     let newest = copies.iter().flatten().flatten().max_by_key(|root| root.generation).copied();
     let Some(newest) = newest else {
         // A bad copy is worse than an absent one: it says that there was a database.

@@ -18,6 +18,7 @@ use crate::manifest::root::{self, Root, Unswitched};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind, FileName};
 use crate::vfs::api::{File, Vfs};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +56,19 @@ impl Manifest {
         load::load(vfs, dir)
     }
 
+    /// The same for whoever makes none.
+    ///
+    /// Errors: `NotFound` where there is none, or no folder.
+    pub(crate) fn load_existing(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
+        let is_absent =
+            || vfs.list(dir).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let loaded = load::load(vfs, dir).map_err(|error| match error.kind() {
+            Kind::Io if is_absent() => folder::no_database(dir),
+            _ => error,
+        })?;
+        loaded.ok_or_else(|| folder::no_database(dir))
+    }
+
     /// Writes `state` as a new generation, switches to it and removes the older ones. From here on
     /// `state` is what a crash leaves.
     pub(crate) fn start(vfs: Arc<dyn Vfs>, dir: &Path, state: &State) -> Result<Manifest> {
@@ -72,7 +86,12 @@ impl Manifest {
         let root = Root { generation, db_id: state.db_id };
         let header = frame::encode_header(root.generation, root.db_id);
         let at = header.len() as u64;
-        let edit = state.as_edit().encode();
+        let edit = state.as_edit();
+        if edit.largest_number() > NUMBER_MAX - NUMBER_MAX / 4 {
+            let what = "a number so near the last one that there is that nobody could count on";
+            return Err(unwritten(Error::corrupt(dir, 0, what)));
+        }
+        let edit = edit.encode();
         if edit.len() > STATE_BYTES_MAX {
             let what = format!("a manifest of {} bytes for all files", edit.len());
             return Err(unwritten(Error::invalid(what)));

@@ -26,6 +26,14 @@ const MAGIC: [u8; 4] = *b"TLR1";
 pub(crate) const FORMAT: u64 = 1;
 pub(crate) const ROOT_BYTES: usize = 40;
 
+/// Why bytes are no root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoot {
+    Damaged,
+    /// They are one, of a later build.
+    OfOtherFormat,
+}
+
 /// What a root says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
@@ -43,9 +51,9 @@ impl Root {
         [&MAGIC[..], &crc.to_le_bytes(), &body].concat()
     }
 
-    /// The root that `bytes` are, or what is wrong with them.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Root, &'static str> {
-        read(bytes).unwrap_or(Err("it is not a root"))
+    /// The root that `bytes` are.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Root, NoRoot> {
+        read(bytes).unwrap_or(Err(NoRoot::Damaged))
     }
 
     /// The root as one line.
@@ -57,20 +65,22 @@ impl Root {
     }
 }
 
-fn read(bytes: &[u8]) -> Option<Result<Root, &'static str>> {
+fn read(bytes: &[u8]) -> Option<Result<Root, NoRoot>> {
     let mut reader = Reader::new(bytes);
     let (magic, crc) = (reader.array::<4>()?, reader.u32()?);
     if magic != MAGIC || bytes.len() != ROOT_BYTES || crc != placed(0, 0, &[reader.rest()]) {
         return None;
     }
     if reader.u64()? != FORMAT {
-        return Some(Err("it is of a format that this build does not know"));
+        return Some(Err(NoRoot::OfOtherFormat));
     }
     let generation = reader.u64().filter(|generation| *generation <= NUMBER_MAX)?;
     Some(Ok(Root { generation, db_id: u128::from_le_bytes(reader.array()?) }))
 }
 
 /// Reads one copy. `Ok(None)` where there is no such file.
+///
+/// Errors: `Unsupported` for one of a later build; `Corrupt`; `Io`.
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path, copy: Copy) -> Result<Option<Root>> {
     let path = names::path(dir, FileKind::Root(copy), FileNo(0));
     let file = match vfs.open(&path, Access::Read) {
@@ -86,7 +96,11 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path, copy: Copy) -> Result<Option<Root>
     file.read_exact_at(&mut bytes, 0).map_err(failed)?;
     match Root::decode(&bytes) {
         Ok(root) => Ok(Some(root)),
-        Err(what) => Err(Error::corrupt(&path, 0, format!("the root: {what}"))),
+        Err(NoRoot::Damaged) => Err(Error::corrupt(&path, 0, "the root: it is not a root")),
+        Err(NoRoot::OfOtherFormat) => {
+            let what = "the root: it is of a format that this build does not know";
+            Err(Error::unsupported(&path, 8, what))
+        }
     }
 }
 
@@ -161,7 +175,6 @@ mod tests {
         bytes[8..16].copy_from_slice(&(FORMAT + 1).to_le_bytes());
         let crc = placed(0, 0, &[&bytes[8..]]);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-        let what = Root::decode(&bytes).expect_err("a format of later");
-        assert!(what.contains("a format that this build does not know"), "{what}");
+        assert_eq!(Root::decode(&bytes), Err(NoRoot::OfOtherFormat));
     }
 }

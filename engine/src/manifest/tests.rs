@@ -1,8 +1,10 @@
 //! Manifest and roots against damage and crashes: one copy is enough, none is refused.
 
+use crate::checksum::placed;
 use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::limits::NUMBER_MAX;
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{EDIT_BYTES_MAX, encode_frame, file_bytes_max};
 use crate::manifest::load::{Loaded, check, dump};
@@ -127,6 +129,41 @@ fn edits_and_generations_come_back_over_real_files() {
     assert_eq!(names, ["000002.manifest-a", "000002.manifest-b", "ROOT-A", "ROOT-B"]);
     let again = Manifest::create(vfs, dir.path(), 9).expect_err("there is one");
     assert_eq!(again.kind(), Kind::Exists);
+}
+
+/// It opened, took commits, and no later open read what it had written.
+#[test]
+fn nothing_is_begun_with_numbers_that_none_could_follow() {
+    let fs = disk();
+    let (manifest, mut state) = create(&fs);
+    drop(manifest);
+    let before = state.clone();
+    state.next_file = FileNo(NUMBER_MAX - 1);
+    let begun = Manifest::start(Arc::new(fs.clone()), Path::new(DIR), &state);
+    assert_eq!(begun.expect_err("too near").kind(), Kind::Corrupt);
+    let found = loaded(&fs);
+    assert_eq!((found.state, found.repairs.len()), (before, 0));
+}
+
+/// The copy of the build before it was taken, and the newer manifest written over.
+#[test]
+fn a_root_of_a_later_build_is_refused_and_kept() {
+    let fs = disk();
+    let (manifest, state) = create(&fs);
+    drop(manifest);
+    for name in ["ROOT-A", "ROOT-B"] {
+        let (file, bytes) = open(&fs, name);
+        let mut later = bytes.clone();
+        later[8] += 1;
+        let sum = placed(0, 0, &[&later[8..]]);
+        later[4..8].copy_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&later, 0).expect("a write");
+        let refused = load(&fs).expect_err("of a later build");
+        assert_eq!(refused.kind(), Kind::Unsupported, "{name}: {refused}");
+        assert!(refused.place().is_some_and(|(file, _)| file.ends_with(name)), "{refused}");
+        file.write_all_at(&bytes, 0).expect("a write");
+    }
+    assert_eq!(loaded(&fs).state, state);
 }
 
 #[test]

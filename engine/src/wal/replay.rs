@@ -44,6 +44,9 @@ pub(crate) struct Payload<'a> {
     pub(crate) bytes: &'a [u8],
     /// What they were read with: to keep this is to keep them. The same for many groups.
     pub(crate) window: &'a Bytes,
+    /// Where they are.
+    pub(crate) path: &'a Path,
+    pub(crate) at: u64,
 }
 
 /// What replay found.
@@ -217,7 +220,7 @@ fn walk_segment(
             let opens_segment = at == first_at;
             let place = Place { path, segment: id, at, end, opens_segment, block_bytes };
             let mut show = |first: CommitTs, last: CommitTs, bytes: &[u8]| {
-                show(first, last, Payload { bytes, window })
+                show(first, last, Payload { bytes, window, path, at })
             };
             chain.frame(&place, &frame, &mut show, damaged)
         }
