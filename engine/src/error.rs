@@ -141,6 +141,16 @@ impl Error {
         error
     }
 
+    /// What the operating system said, where it refused something.
+    pub(crate) fn io_cause(&self) -> Option<&io::Error> {
+        self.0.source.as_ref()
+    }
+
+    /// Whether a file was not there.
+    pub(crate) fn is_missing_file(&self) -> bool {
+        self.io_cause().is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+    }
+
     /// What the caller can do about it.
     pub fn kind(&self) -> Kind {
         self.0.kind

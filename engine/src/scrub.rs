@@ -264,9 +264,7 @@ impl Pass {
 
 /// Whether the process or the machine lacked handles or memory for it.
 fn is_shortage(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
-    source.is_some_and(os::is_shortage)
+    error.io_cause().is_some_and(os::is_shortage)
 }
 
 /// Counts a find and tells of it.

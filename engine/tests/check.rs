@@ -15,6 +15,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::verify::{self, Report};
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Compression, Db, Durability, Options};
 use tabulith_testkit::counts::{self, count};
@@ -206,6 +207,58 @@ fn a_row_that_refers_to_what_is_no_value_is_named() {
 }
 
 /// One who opens, writes, merges and closes again and again beside the check damages nothing.
+/// Of a large folder one look takes longer than a merge: it found a file missing each time, or the
+/// log's segments used again, and after eight looks called that damage.
+#[test]
+fn files_and_segments_that_are_given_up_before_their_turn_are_no_damage() {
+    let sim = SimFs::new();
+    let advanced = Advanced { wal_segment_bytes: 16 << 10, ..Advanced::default() };
+    let options = Options { advanced, threads: Some(1), ..Options::default() };
+    let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(sim.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap();
+    let table = db.table("t").unwrap();
+    let write = move |name: &str| {
+        for row in 0..40 {
+            table.upsert("p", format!("{name} {row}"), [7; 900]).unwrap();
+        }
+    };
+    let write_over = {
+        let (db, write) = (db.clone(), write.clone());
+        move |name: &'static str| {
+            write(name);
+            db.flush().unwrap();
+            db.compact().unwrap();
+            write(name);
+            db.flush().unwrap();
+            while db.step().unwrap() {}
+        }
+    };
+    write("before");
+    db.flush().unwrap();
+    write("in the log");
+    let names = sim.list(Path::new(DIR)).unwrap();
+    let faults = FaultFs::new(Arc::new(sim.clone()));
+    let writes = write_over.clone();
+    faults.interrupt(Rule::fail(Call::Open).named("*.sst"), move || writes("amid files"));
+    faults.interrupt(Rule::fail(Call::List).skip(1), move || {
+        (0..4).for_each(|_| write_over("amid the log"));
+    });
+    let report = verify::check_with(Arc::new(faults.clone()), Path::new(DIR)).unwrap();
+    assert!(report.is_clean(), "{:?}", report.damage);
+    let left = sim.list(Path::new(DIR)).unwrap();
+    let is_gone = |kind: &str| names.iter().any(|n| n.ends_with(kind) && !left.contains(n));
+    assert!(is_gone(".sst"), "nothing was given up: {names:?} {left:?}");
+    assert!(report.files > 0 && report.versions > 0);
+
+    // A file that is named and missing still is damage.
+    let lost = left.iter().find(|name| name.ends_with(".sst")).unwrap();
+    db.close().unwrap();
+    sim.remove(&Path::new(DIR).join(lost)).unwrap();
+    let report = check(&sim);
+    assert_eq!(report.damage.len(), 1, "{:?}", report.damage);
+}
+
 #[test]
 fn a_folder_that_somebody_writes_to_is_not_called_damaged() {
     let folder = tempfile::tempdir().unwrap();

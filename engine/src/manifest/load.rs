@@ -18,7 +18,6 @@ use crate::manifest::root::{self, Root};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{Access, Vfs};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What the folder holds.
@@ -185,7 +184,7 @@ impl CopyBytes {
                 (bytes, None)
             }
             Err(error) => {
-                let is_damage = error.kind() == Kind::Corrupt || is_missing(&error);
+                let is_damage = error.kind() == Kind::Corrupt || error.is_missing_file();
                 let unread = (!is_damage).then(|| error.duplicate());
                 repairs.push(error);
                 (Vec::new(), unread)
@@ -197,12 +196,6 @@ impl CopyBytes {
     fn edit(&self, generation: u64, at: usize, number: u64) -> Option<&[u8]> {
         frame::decode_frame(generation, at as u64, number, self.bytes.get(at..)?)
     }
-}
-
-fn is_missing(error: &Error) -> bool {
-    let source = std::error::Error::source(error);
-    let source = source.and_then(|source| source.downcast_ref::<io::Error>());
-    source.is_some_and(|source| source.kind() == io::ErrorKind::NotFound)
 }
 
 /// The bytes of the manifest file at `path`, whose length may be damaged and more than memory
