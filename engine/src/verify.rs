@@ -133,7 +133,7 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     };
     check_files(vfs, dir, &state, &mut report);
     if report.is_clean() {
-        check_catalog(vfs, dir, &mut report);
+        check_catalog(vfs, dir, &mut report)?;
     }
     for name in names {
         note_stranger(name, &state, &mut report);
@@ -193,11 +193,14 @@ fn check_files(vfs: &Arc<dyn Vfs>, dir: &Path, state: &State, report: &mut Repor
         }
         let Some(again) = load::check(&**vfs, dir).state else { return };
         let before = report.damage.len();
-        let is_named = |error: &Error| {
+        let is_given_up = |error: &Error| {
             let name = error.place().and_then(|(file, _)| file.file_name()?.to_str());
-            again.names().any(|named| name.and_then(names::parse) == Some(named))
+            name.and_then(names::parse).is_some_and(|name| {
+                matches!(name.0, FileKind::Table | FileKind::Blob)
+                    && again.names().all(|named| named != name)
+            })
         };
-        report.damage.retain(|error| !error.is_missing_file() || is_named(error));
+        report.damage.retain(|error| !error.is_missing_file() || !is_given_up(error));
         if report.damage.len() == before {
             return;
         }
@@ -327,7 +330,9 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
 }
 
 /// Reads the catalogue as an open would; what is damaged otherwise would only be told twice.
-fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
+///
+/// Errors: `NotFound` where the database has gone meanwhile.
+fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) -> Result<()> {
     let options = Options { read_only: true, ..Options::default() };
     let pool = Pool::new(Budget::without_caches());
     let opened = recovery::open(Arc::clone(vfs), dir, &options, pool, 0, CommitTs::ZERO, &ByHand);
@@ -336,8 +341,10 @@ fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
         Err(error) if error.kind() == Kind::Busy => {
             report.notes.push(format!("the tables' names were not read: {error}"));
         }
+        Err(error) if error.kind() == Kind::NotFound => return Err(error),
         read => report.damage.extend(read.err()),
     }
+    Ok(())
 }
 
 fn note_stranger(name: &str, state: &State, report: &mut Report) {
