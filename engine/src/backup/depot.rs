@@ -90,6 +90,9 @@ pub(crate) struct Run {
     /// The database that the known files are of.
     pub(crate) db_id: Option<u128>,
     pub(crate) known: Known,
+    /// Lengths of the files that were there when it began. One of the same length may be what a run
+    /// left that was cut, or a backup of another database has.
+    pub(crate) lengths: BTreeSet<u64>,
     pub(crate) brought: Brought,
 }
 
@@ -254,7 +257,8 @@ impl Depot {
         }
         // What is made of a log is cleared away at the end, so that nothing shares its bytes then.
         let sharing = if is_passing { Sharing::Link } else { run.sharing };
-        let (digest, linked) = self.bring(&*file, &path, wanted, sharing)?;
+        let may_be_here = sharing == Sharing::Link || run.lengths.contains(&bytes);
+        let (digest, linked) = self.bring(&*file, &path, wanted, (sharing, may_be_here))?;
         let kept = Kept::new(kind, no, mark, digest);
         if let Some(linked) = linked {
             run.brought.files += 1;
@@ -274,19 +278,19 @@ impl Depot {
         file: &dyn File,
         from: &Path,
         wanted: Wanted,
-        sharing: Sharing,
+        (sharing, may_be_here): (Sharing, bool),
     ) -> Result<(Digest, Option<bool>)> {
-        if sharing == Sharing::Link {
+        if may_be_here {
             let digest = digest::read(file, from, &mut |_, _| Ok(()))?;
             check(&digest, wanted, from)?;
             let to = self.file(&digest.hash);
-            if self.is_whole(&to, &digest) {
+            if self.is_whole(&to, &digest) && (sharing == Sharing::Link || !self.is_shared(&to)) {
                 return Ok((digest, None));
             }
             // Not on another file system, or one without links, nor of a file that has no name any
             // more.
             let temp = self.free_temp();
-            if self.vfs.hard_link(from, &temp).is_ok() {
+            if sharing == Sharing::Link && self.vfs.hard_link(from, &temp).is_ok() {
                 let was_there = self.take_over(&temp, &digest)?;
                 return Ok((digest, (!was_there).then_some(true)));
             }
@@ -367,8 +371,23 @@ impl Depot {
 
     /// Whether there is such a file, and none that shares its bytes where a copy is asked for.
     fn has(&self, kept: &Kept, sharing: Sharing) -> bool {
-        let is_shared = || self.vfs.has_other_names(&self.file(&kept.hash)).unwrap_or(true);
-        self.has_bytes(&kept.hash, kept.bytes) && (sharing == Sharing::Link || !is_shared())
+        self.has_bytes(&kept.hash, kept.bytes)
+            && (sharing == Sharing::Link || !self.is_shared(&self.file(&kept.hash)))
+    }
+
+    /// Whether the file may share its bytes with one outside.
+    fn is_shared(&self, path: &Path) -> bool {
+        self.vfs.has_other_names(path).unwrap_or(true)
+    }
+
+    /// The length of each file, those of no backup among them.
+    pub(crate) fn lengths(&self) -> Result<BTreeSet<u64>> {
+        let (dir, mut lengths) = (self.files_dir(), BTreeSet::new());
+        for name in self.list(&dir)? {
+            let len = self.vfs.open(&dir.join(name), Access::Read).and_then(|file| file.len());
+            lengths.extend(len.ok());
+        }
+        Ok(lengths)
     }
 
     /// Whether the file at `path` reads as `digest` says.

@@ -152,7 +152,8 @@ impl Backups {
         }
         let _lock = self.depot.begin()?;
         let from = source::shelf(&self.depot.vfs, folder);
-        let mut run = Run { sharing, ..Run::default() };
+        let lengths = self.depot.lengths()?;
+        let mut run = Run { sharing, lengths, ..Run::default() };
         let (all, files, made) = beside::settled(|| self.round(&from, &mut run))?;
         // Others may have commits that are not in the log yet: no quiet time is known to have
         // followed.
@@ -209,7 +210,8 @@ impl Backups {
         self.keep_out_of(dir)?;
         let _lock = depot.begin()?;
         let known = self.known(state.db_id)?;
-        let mut run = Run { sharing, db_id: Some(state.db_id), known, ..Run::default() };
+        let (db_id, lengths) = (Some(state.db_id), depot.lengths()?);
+        let mut run = Run { sharing, db_id, known, lengths, ..Run::default() };
         let from = source::shelf(&depot.vfs, dir);
         let mut files = Vec::new();
         for wanted in source::files(state, state.next_file) {

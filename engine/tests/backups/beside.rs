@@ -255,6 +255,29 @@ fn a_backup_that_begins_anew_copies_nothing_twice() {
     assert_eq!(copies() - before, files);
 }
 
+/// A copy began from nothing each time: of a large folder it never ended where something cut it.
+#[test]
+fn a_copy_uses_the_files_that_one_left_that_was_cut() {
+    let mut house = House::new(Duration::ZERO);
+    for n in 0..300 {
+        house.put("one", "p", &format!("r{n:03}"), &[b'v'; 400]);
+    }
+    house.db.compact().unwrap();
+    let faults = FaultFs::new(Arc::new(house.disk.clone()));
+    let disk = Arc::new(faults.clone());
+    let backups = Backups::with(disk, house.clock.clone(), Path::new(DEST));
+    let create = || backups.create(DIR, Sharing::Copy).unwrap();
+    let copies = || faults.counts()[&(Call::Create, "copying.tmp".to_owned())];
+    let made = create();
+    let first = copies();
+    assert!(first > 1 && first == made.brought.files, "{made:?}");
+    // Its manifest comes last.
+    house.disk.remove(&Path::new(DEST).join("000001.backup")).unwrap();
+    let made = create();
+    assert_eq!((copies() - first, made.brought.files), (0, 0), "{made:?}");
+    assert!(restored(&house, Which::Newest, "new", Sharing::Copy) == house.model.now);
+}
+
 /// The log's files are given up and written anew while a reader is about to read them.
 #[test]
 fn a_log_that_is_given_up_beside_a_reader_is_not_missed() {
