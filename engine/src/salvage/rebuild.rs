@@ -33,7 +33,7 @@ use crate::salvage::log::{self, Log};
 use crate::salvage::merge::Merge;
 use crate::salvage::output::Output;
 use crate::salvage::report::{Loss, LostValues, Report, What};
-use crate::salvage::table::{Rows, Version};
+use crate::salvage::table::{Rows, Unopened, Version};
 use crate::sstable::rescue;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::{Access, LockGuard, Vfs};
@@ -48,10 +48,12 @@ use std::sync::Arc;
 /// Rebuilds what is readable of the database in `dir` in the folder `target`, which must be empty
 /// or absent and must not lie in `dir`.
 ///
-/// Cost: reads every file once and writes what it held; the log's commits are held in memory.
+/// Cost: reads every file once and writes what it held; the log's commits are held in memory. All
+/// table files are open at once, each with its index and a block.
 ///
 /// Errors: `NotFound` where there is no file of a database; `Exists` for a target that is not
-/// empty; `Locked` where a process has the database open; `Io` and `NoSpace` of the target;
+/// empty; `Locked` where a process has the database open; `Io` and `NoSpace` of the target, and
+/// `Io` where the process may not have so many files open or so much memory;
 /// `Unsupported` where this build lacks the codec of values, which another one would save. What
 /// cannot be read of `dir` otherwise is no error: it is in the report.
 pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report> {
@@ -142,7 +144,8 @@ impl Salvage {
                     newest = newest.max(rows.newest().unwrap_or_default());
                     tables.push(rows);
                 }
-                Err(loss) => report.losses.push(*loss),
+                Err(Unopened::Lost(loss)) => report.losses.push(*loss),
+                Err(Unopened::Short(error)) => return Err(error),
             }
         }
         tables.reverse(); // Of two ingests with one guess the later counts.

@@ -8,6 +8,7 @@ use crate::sstable::block::Block;
 use crate::sstable::format::FileMeta;
 use crate::sstable::rescue::{Part, Rescue};
 use crate::vfs::api::{Access, Vfs};
+use crate::vfs::os;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,19 +38,29 @@ pub(crate) struct Rows {
     pub(crate) unread: Option<Error>,
 }
 
+/// Why a file was not opened.
+pub(crate) enum Unopened {
+    Lost(Box<Loss>),
+    /// The process or the machine lacked handles or memory; of the file that says nothing.
+    Short(Error),
+}
+
 impl Rows {
     /// Opens file `no` at `path`. `meta`: what the manifest says of it; `guess`: when its rows were
     /// ingested, where they do not say it and the manifest neither.
     ///
-    /// Errors: the loss of the file as a whole.
+    /// Errors: the loss of the file as a whole, or why it cannot be told.
     pub(crate) fn open(
         vfs: &dyn Vfs,
         path: PathBuf,
         no: FileNo,
         meta: Option<Arc<FileMeta>>,
         guess: CommitTs,
-    ) -> Result<Rows, Box<Loss>> {
-        let lost = |why: Error| Box::new(whole(path.clone(), meta.as_deref(), &why));
+    ) -> Result<Rows, Unopened> {
+        let lost = |why: Error| match why.io_cause().is_some_and(os::is_shortage) {
+            true => Unopened::Short(why),
+            false => Unopened::Lost(Box::new(whole(path.clone(), meta.as_deref(), &why))),
+        };
         let file = vfs.open(&path, Access::Read);
         let file = file.map_err(|error| lost(Error::io("opening a table file", &path, error)))?;
         let rescue = Rescue::open(file, path.clone(), no, meta.as_deref(), guess).map_err(lost)?;
@@ -57,7 +68,7 @@ impl Rows {
             && !props.agree_with(meta)
         {
             let why = Error::corrupt(&path, 0, "the manifest means another table file");
-            return Err(Box::new(whole(path, Some(meta), &why)));
+            return Err(lost(why));
         }
         Ok(Rows {
             rescue,

@@ -100,6 +100,21 @@ fn a_file_of_values_that_cannot_be_opened_at_once_is_tried_again() {
     }
 }
 
+/// Its rows were on the list of what is lost, and left out of the new folder.
+#[test]
+fn a_table_file_for_which_there_is_no_handle_is_not_lost() {
+    let (sim, _, _) = life(&mut Rng::new(3));
+    let faults = FaultFs::new(Arc::new(sim.clone()));
+    faults.add(Rule::fail(Call::Open).named("*.sst").with(Errno::TooManyFiles).forever());
+    let disk = Arc::new(faults.clone());
+    let salvage = |disk: Arc<dyn Vfs>| salvage_with(disk, Path::new(DIR), Path::new(NEW), 7);
+    let error = salvage(disk.clone()).expect_err("no handle");
+    assert_eq!(error.kind(), Kind::Io, "{error}");
+    faults.clear();
+    let report = salvage(disk).expect("a salvage");
+    assert!(report.losses.is_empty(), "{:?}", report.losses);
+}
+
 /// Each was on the list, and that in memory, though there may be a hundred million of them.
 #[test]
 fn of_many_values_that_are_lost_the_list_does_not_grow_with_each() {
