@@ -14,7 +14,7 @@ use crate::table::etag::{ETag, IfMatch};
 use crate::table::filter::ast::Filter;
 use crate::table::keys;
 use crate::table::name::{AccountName, NameError, TableName, catalog_name, catalog_prefix};
-use crate::table::page::{Continuation, Query};
+use crate::table::page::{Budget, Continuation, Query};
 use crate::table::past::Past;
 use crate::table::store::{TableStore, table_of};
 use crate::table::write::{Write, WriteOutcome};
@@ -210,8 +210,9 @@ impl Entities {
         self.store.truncate(&self.account, &self.name)
     }
 
-    /// All entities that pass `filter`, in the order of their keys. Each thousand is as of one
-    /// moment; an entity that does not change meanwhile appears exactly once.
+    /// All entities that pass `filter`, in the order of their keys. Each page, of at most a
+    /// thousand and some 4 MiB, is as of one moment; an entity that does not change meanwhile
+    /// appears exactly once.
     pub fn query(&self, filter: Option<Filter>) -> Found {
         Found::new(Source::Now(self.clone()), filter)
     }
@@ -314,6 +315,9 @@ enum Source {
     Then(PastEntities),
 }
 
+/// Bytes of rows after which a page ends, all of which are in memory at once.
+const PAGE_BYTES: u64 = 4 << 20;
+
 /// The entities that a query finds, page by page. Ends after an error.
 pub struct Found {
     source: Source,
@@ -324,7 +328,8 @@ pub struct Found {
 
 impl Found {
     fn new(source: Source, filter: Option<Filter>) -> Found {
-        let query = Query { filter, ..Query::default() };
+        let budget = Budget { bytes_scanned: PAGE_BYTES, ..Budget::default() };
+        let query = Query { filter, budget, ..Query::default() };
         Found { source, query, page: Vec::new().into_iter(), more: true }
     }
 

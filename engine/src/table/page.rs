@@ -29,8 +29,8 @@ pub struct Query {
     /// When to stop early.
     pub budget: Budget,
     /// Whether blocks may be passed over by what is known of all rows in them, those outside of the
-    /// plan too. A page has the same entities either way; where it ends, and what it examined, does
-    /// not hang on rows outside of the plan where this is false. Default: true.
+    /// plan too. All pages together have the same entities either way; where one ends, and what it
+    /// examined, does not hang on rows outside of the plan where this is false. Default: true.
     pub zones: bool,
 }
 

@@ -12,6 +12,7 @@ use crate::table::filter::ast::{Filter, Op};
 use crate::table::keys;
 use crate::table::value::{DateTime, Value, ValueRef};
 use crate::zone::{Cell, Extract, Zone, ZoneFilter};
+use std::collections::HashMap;
 use std::ops::BitOr;
 
 // The kinds of zones, which are stored: a form of its own beside that of `codec`, as docs/format.md
@@ -126,10 +127,10 @@ impl FilterZones {
     /// The question of `filter`, which must have passed [`Filter::check`]; `None` where zones know
     /// nothing of what it asks.
     pub(crate) fn of(filter: &Filter) -> Option<FilterZones> {
-        let mut columns = Vec::new();
+        let mut columns = Columns::default();
         let condition = condition(filter, &mut columns);
-        let asks = !columns.is_empty() || condition.asks_time();
-        asks.then_some(FilterZones { condition, columns })
+        let asks = !columns.names.is_empty() || condition.asks_time();
+        asks.then_some(FilterZones { condition, columns: columns.names })
     }
 }
 
@@ -145,12 +146,18 @@ impl ZoneFilter for FilterZones {
     }
 }
 
-fn condition(filter: &Filter, columns: &mut Vec<String>) -> Condition {
-    let mut column = |name: &String| {
-        let known = columns.iter().position(|column| column == name);
-        known.unwrap_or_else(|| {
-            columns.push(name.clone());
-            columns.len() - 1
+/// The columns that a filter asks of, each once.
+#[derive(Default)]
+struct Columns<'a> {
+    names: Vec<String>,
+    places: HashMap<&'a str, usize>,
+}
+
+fn condition<'a>(filter: &'a Filter, columns: &mut Columns<'a>) -> Condition {
+    let mut column = |name: &'a String| {
+        *columns.places.entry(name).or_insert_with(|| {
+            columns.names.push(name.clone());
+            columns.names.len() - 1
         })
     };
     match filter {

@@ -4,8 +4,8 @@
 //! 2. Values of one type compare in their natural order: strings by UTF-16 units, binaries byte by
 //!    byte with the shorter first, a Guid by the bytes of its text.
 //! 3. A literal widens, a property never does: Int32 to Int64 and Double, Int64 to Double.
-//! 4. A property of any other type is less than the literal.
-//! 5. With NaN on either side only `ne` is true.
+//! 4. A property of any other type is less than the literal, also where one of them is NaN.
+//! 5. Of two Doubles of which one is NaN only `ne` is true.
 
 use crate::error::Result;
 use crate::table::entity::Entity;
