@@ -158,10 +158,16 @@ fn both(db: &Db, data: usize) -> Result<()> {
 }
 
 fn large(db: &Db, data: usize) -> Result<()> {
-    let (table, value) = (db.table("large")?, vec![7; LARGE_BYTES]);
+    let (table, mut values) = (db.table("large")?, Values::new(8));
     let count = (data / LARGE_BYTES) as u64;
+    let mut value = Vec::with_capacity(LARGE_BYTES);
     for i in 0..count {
         let (pk, rk) = rows::keys(i);
+        value.clear();
+        while value.len() < LARGE_BYTES {
+            let piece = values.value();
+            value.extend_from_slice(&piece[..piece.len().min(LARGE_BYTES - value.len())]);
+        }
         table.upsert(pk, rk, &value)?;
     }
     for i in fixture::random(7, count, count) {

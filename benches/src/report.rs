@@ -3,6 +3,7 @@
 use crate::case::Measured;
 use crate::sample::histogram;
 use anyhow::{Context as _, Result};
+use tabulith_results::runs::median;
 
 /// The table: medians of all rounds with the least and the most, latencies over all rounds.
 pub fn markdown(all: &[Measured]) -> Result<String> {
@@ -87,12 +88,6 @@ impl Summary {
     }
 }
 
-/// Sorts `values`; their median.
-fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
 /// Three digits that mean something, and thousands as k and M.
 fn short(value: f64) -> String {
     let (value, unit) = match value {
@@ -115,11 +110,5 @@ mod tests {
     fn numbers_keep_three_digits() {
         let printed = [0.834, 12.34, 834.4, 9999.0, 10_400.0, 1_234_567.0].map(short);
         assert_eq!(printed, ["0.83", "12.3", "834", "9999", "10.4k", "1.23M"]);
-    }
-
-    #[test]
-    fn the_median_is_the_middle_one() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&mut []), None);
     }
 }

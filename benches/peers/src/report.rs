@@ -6,6 +6,7 @@ use crate::parent::Outcome;
 use crate::probe::{Kind, Line};
 use crate::settings::{compression_of, describe, is_ceiling, is_variant, promise_of};
 use std::fmt::Write as _;
+use tabulith_results::runs;
 
 /// All runs of one line of one engine.
 #[derive(Debug)]
@@ -141,8 +142,7 @@ impl Measured {
 
     fn median(&self, figure: impl Fn(&Line) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<_> = self.lines.iter().filter_map(figure).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied()
+        runs::median(&mut values)
     }
 
     /// A figure of each run.

@@ -3,9 +3,10 @@
 //!
 //! Where an engine has the setting it is the same for all: one budget for its cache, memtables of
 //! one size, blocks of 4 KiB, filters of 10 bits per row in the deepest level (above it: ours 14,
-//! fjall 19 in L0). Of threads for flushes and merges, and of memtables that wait for one, none has
-//! fewer than ours where it lets them be set; L1 of the LSMs is of four memtables. The rest is as
-//! the engine's own documentation advises; `describe` says which advice.
+//! fjall 19 in L0). Of memtables that wait for a flush none has fewer than ours where it lets them
+//! be set; L1 of the LSMs is of four memtables. Ours flushes by two threads, merges by one and has
+//! one that helps both; RocksDB flushes by one and merges by three, fjall has two for both. The
+//! rest is as the engine's own documentation advises; `describe` says which advice.
 
 use crate::engine::Promise;
 
@@ -13,7 +14,7 @@ use crate::engine::Promise;
 pub const CACHE_BYTES: usize = 256 << 20;
 
 /// How many times that cache `ours-large` has: its process then takes as much memory as LMDB's,
-/// whose cache is the page cache, does on the data of W6 to W9.
+/// whose cache is the page cache, does on the data of W6 to W9, and up to a third more.
 pub const LARGE_CACHE_TIMES: usize = 5;
 
 /// Memtable of every engine that has one.
@@ -170,7 +171,9 @@ pub fn describe(engine: &str) -> &'static str {
         }
         "ours-raw" => "as `ours`, uncompressed",
         "ours-mapped" => "as `ours`, uncompressed, `advanced.mapped`",
-        "ours-large" => "as `ours`, with five times the cache: as much memory as LMDB takes",
+        "ours-large" => {
+            "as `ours`, with five times the cache: as much memory as LMDB takes, up to a third more"
+        }
         "rocksdb" | "rocksdb-raw" => {
             "wiki, Setup Options and Basic Tuning: 4 background jobs, merges in up to 2 parts, up to four \
              memtables, L1 of four memtables, log files used again where commits are durable, dynamic level bytes, bytes_per_sync 1 MiB, index and \

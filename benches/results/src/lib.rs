@@ -4,6 +4,7 @@
 //! and other engines. docs/bench-format.md describes it.
 
 pub mod latency;
+pub mod runs;
 pub mod machine;
 pub mod floor;
 pub mod result;

@@ -4,6 +4,7 @@ use crate::wire::ask::Proof;
 use crate::wire::servers::Kind;
 use crate::wire::wrk::Run;
 use std::collections::BTreeMap;
+use tabulith_results::runs;
 
 /// Threads that write when the engine is alone.
 pub const ENGINE_WRITERS: usize = 16;
@@ -59,8 +60,7 @@ pub struct Runs {
 /// The median of one figure over all runs.
 fn median(runs: &[Run], figure: impl Fn(&Run) -> f64) -> f64 {
     let mut figures: Vec<f64> = runs.iter().map(figure).collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+    runs::median(&mut figures).unwrap_or(f64::NAN)
 }
 
 impl Runs {
@@ -108,10 +108,10 @@ impl Runs {
                     let share = median(ours(What::Get), |r| r.rate) / median(bare, |r| r.rate);
                     goal(&format!("get of bare hyper by {connections} (0.6)"), proof, share);
                 }
-                if connections == ENGINE_WRITERS && !engine.is_empty() {
-                    let mut engine = engine.to_vec();
-                    engine.sort_by(f64::total_cmp);
-                    let share = median(ours(What::Insert), |r| r.rate) / engine[engine.len() / 2];
+                if connections == ENGINE_WRITERS
+                    && let Some(engine) = runs::median(&mut engine.to_vec())
+                {
+                    let share = median(ours(What::Insert), |r| r.rate) / engine;
                     goal("inserts of the engine alone by 16 writers (0.6)", proof, share);
                 }
                 let scan = entities_per_page / median(ours(What::Scan), |r| r.cpu_us) / 0.4;

@@ -49,16 +49,6 @@ pub(crate) fn or_dash<T>(value: Option<T>, text: impl Fn(T) -> String) -> String
     value.map_or("–".to_owned(), text)
 }
 
-/// Sorts; the middle one.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[n / 2]),
-        n => Some((values[n / 2 - 1] + values[n / 2]) / 2.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,12 +62,5 @@ mod tests {
             ["0.25 us", "100.0 us", "1.50 ms", "2.50 s"]
         );
         assert_eq!([512, 2_048, 200 << 20].map(bytes), ["512 B", "2.0 KiB", "200 MiB"]);
-    }
-
-    #[test]
-    fn the_median_is_the_middle_or_between_two() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(&mut []), None);
     }
 }

@@ -1,10 +1,10 @@
 //! Runs of one workload under the same conditions, taken together.
 
-use crate::bench::figures::median;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use tabulith_results::latency::Latency;
 use tabulith_results::result::Workload;
+use tabulith_results::runs::median;
 
 /// All runs of one workload under the same conditions.
 #[derive(Clone, Debug)]

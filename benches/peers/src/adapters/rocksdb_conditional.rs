@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use anyhow::{Context as _, Result};
 use rocksdb::{
     ErrorKind, MultiThreaded, OptimisticTransactionDB, OptimisticTransactionOptions,
-    WriteBatchWithTransaction, WriteOptions,
+    WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -60,7 +60,9 @@ impl Engine for Conditional {
     }
 
     fn settle(&self) -> Result<Duration> {
-        self.db.flush()?;
+        let mut wait = WaitForCompactOptions::default();
+        wait.set_flush(true);
+        self.db.wait_for_compact(&wait)?;
         Ok(Duration::ZERO)
     }
 

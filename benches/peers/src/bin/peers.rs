@@ -5,7 +5,9 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::fs::File;
 use std::io::Write as _;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tabulith::env::clock::{Clock as _, SystemClock};
@@ -47,8 +49,8 @@ struct Whole {
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// How often each cell is measured, in turns.
-    #[arg(long, default_value_t = 3)]
-    runs: usize,
+    #[arg(long, default_value = "3")]
+    runs: NonZeroUsize,
     /// Folder on the disk to be measured; what is made there is removed again. By default `target`.
     #[arg(long)]
     work_dir: Option<PathBuf>,
@@ -78,13 +80,13 @@ enum RowSize {
 #[derive(Clone, Debug, Args)]
 struct Size {
     /// Factor on rows, caches and memtables.
-    #[arg(long, default_value_t = 1.0, global = true)]
+    #[arg(long, default_value_t = 1.0, global = true, value_parser = size)]
     scale: f64,
     /// Length of a line that is measured for a time, in seconds.
-    #[arg(long, default_value_t = 0.35, global = true)]
+    #[arg(long, default_value_t = 0.35, global = true, value_parser = size)]
     seconds: f64,
     /// After so many seconds a line that is measured by count ends where it is.
-    #[arg(long, default_value_t = 1.8, global = true)]
+    #[arg(long, default_value_t = 1.8, global = true, value_parser = size)]
     longest: f64,
     /// Every engine's cache at scale 1, in MiB.
     #[arg(long, default_value_t = CACHE_BYTES >> 20, global = true)]
@@ -147,6 +149,13 @@ fn measure(one: One, size: &Size) -> Result<()> {
     parent::say(&(cell.run)(&context)?)
 }
 
+/// A factor or a time that something can be made of.
+fn size(text: &str) -> Result<f64, String> {
+    let size: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let may_be = size.is_finite() && (0.0..=1e6).contains(&size);
+    may_be.then_some(size).ok_or_else(|| "from 0 to 1,000,000".to_owned())
+}
+
 fn print_list() -> Result<()> {
     let mut out = std::io::stdout().lock();
     for cell in list::cells() {
@@ -174,12 +183,16 @@ fn run(whole: &Whole) -> Result<()> {
         dir: temporary.path().to_owned(),
         engines: whole.engines.clone(),
         known: engines().into_iter().map(str::to_owned).collect(),
-        runs: whole.runs,
+        runs: whole.runs.get(),
         // The longest cell, W2-paced, takes twice five minutes and settles.
         patience: Duration::from_secs_f64(120.0 + 900.0 * size.scale + 40.0 * size.seconds),
         arguments: arguments(size),
     };
     let facts = facts(whole);
+    if let Some(path) = &whole.out {
+        // Not after the half hour that it takes.
+        File::create(path).with_context(|| path.display().to_string())?;
+    }
     let mut results = match &whole.json {
         Some(path) => Some(Writer::new(path, head(whole, &dir, &plan, &cells, &facts)?)?),
         None => None,
