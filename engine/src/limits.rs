@@ -36,5 +36,8 @@ pub const LEVELS: usize = 7;
 /// counts on from it has room.
 pub const NUMBER_MAX: u64 = 1 << 62;
 
+/// Largest number with which anything is begun: from there on somebody counts.
+pub const BEGUN_NUMBER_MAX: u64 = NUMBER_MAX / 4 * 3;
+
 const _: () = assert!(KEY_BYTES_MAX < u16::MAX as usize, "an encoded key's length fits a u16");
 const _: () = assert!(VALUE_BYTES_MAX < COMMIT_BYTES_MAX, "a commit holds the largest value");

@@ -11,7 +11,9 @@ use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::folder;
 use crate::ids::{CommitTs, FileNo};
+use crate::limits::BEGUN_NUMBER_MAX;
 use crate::manifest::load;
+use crate::manifest::log::used_up;
 use crate::manifest::state::State;
 use crate::names::{self, FileKind};
 use crate::options::Options;
@@ -126,7 +128,7 @@ fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
 fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     let (mut report, state) = check_metadata(&**vfs, dir)?;
     let Some(state) = state else {
-        if report.damage.is_empty() {
+        if report.is_clean() {
             return Err(folder::no_database(dir));
         }
         return Ok(report);
@@ -148,7 +150,8 @@ fn check_metadata(vfs: &dyn Vfs, dir: &Path) -> Result<(Report, Option<State>)> 
     let mut looks = 0;
     loop {
         let manifest = load::check(vfs, dir);
-        let mut report = Report { damage: manifest.damage, ..Report::default() };
+        let mut report = Report::default();
+        manifest.damage.into_iter().for_each(|error| report.add(error));
         let cut = manifest.cut.map(|cut| format!("{cut}; the next open puts that right"));
         report.notes.extend(cut);
         let Some(state) = manifest.state else { return Ok((report, None)) };
@@ -322,6 +325,10 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
     })?;
     report.damage.extend(log.damage);
     report.damage.extend(unreadable);
+    let numbers = [log.replay.next_segment.0, log.replay.seen_ts.0, state.largest_number()];
+    if numbers.into_iter().any(|number| number > BEGUN_NUMBER_MAX) {
+        report.damage.push(used_up(dir)); // No start would go on from there.
+    }
     report.log_groups = log.replay.groups;
     report.log_commits = commits;
     report.tail_discarded_bytes = log.replay.tail_discarded_bytes;

@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::internals::mend_root;
+use tabulith::salvage::rebuild::salvage_with;
 use tabulith::verify::{self, Report};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Compression, Db, Durability, Options};
+use tabulith::{Advanced, Compression, Db, Durability, Error, Kind, Options};
 use tabulith_testkit::counts::{self, count};
 
 const DIR: &str = "db";
@@ -207,6 +209,21 @@ fn a_row_that_refers_to_what_is_no_value_is_named() {
 }
 
 /// One who opens, writes, merges and closes again and again beside the check damages nothing.
+#[test]
+fn a_folder_of_a_later_build_is_unread_and_not_damaged() {
+    let sim = database();
+    let path = Path::new(DIR).join("ROOT-A");
+    let mut root = bytes(&sim, "ROOT-A");
+    root[8] += 1;
+    mend_root(&mut root);
+    sim.open(&path, Access::ReadWrite).unwrap().write_all_at(&root, 0).unwrap();
+    let Report { damage, unread, .. } = check(&sim);
+    assert!(damage.is_empty(), "{damage:?}");
+    assert_eq!(unread.iter().map(Error::kind).collect::<Vec<_>>(), [Kind::Unsupported]);
+    let salvaged = salvage_with(Arc::new(sim), Path::new(DIR), Path::new("new"), 7);
+    assert_eq!(salvaged.unwrap_err().kind(), Kind::Unsupported);
+}
+
 /// Of a large folder one look takes longer than a merge: it found a file missing each time, or the
 /// log's segments used again, and after eight looks called that damage.
 #[test]

@@ -10,7 +10,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::folder;
 use crate::ids::FileNo;
-use crate::limits::NUMBER_MAX;
+use crate::limits::{BEGUN_NUMBER_MAX, NUMBER_MAX};
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{self, EDIT_BYTES_MAX, STATE_BYTES_MAX};
 use crate::manifest::load::{self, Loaded};
@@ -87,9 +87,8 @@ impl Manifest {
         let header = frame::encode_header(root.generation, root.db_id);
         let at = header.len() as u64;
         let edit = state.as_edit();
-        if edit.largest_number() > NUMBER_MAX - NUMBER_MAX / 4 {
-            let what = "a number so near the last one that there is that nobody could count on";
-            return Err(unwritten(Error::corrupt(dir, 0, what)));
+        if edit.largest_number() > BEGUN_NUMBER_MAX {
+            return Err(unwritten(used_up(dir)));
         }
         let edit = edit.encode();
         if edit.len() > STATE_BYTES_MAX {
@@ -198,6 +197,11 @@ impl Manifest {
             Some(cause) => Err(Error::closed_by("manifest", cause)),
         }
     }
+}
+
+/// A number of the database in `dir` is so near the last one that nobody could count on from it.
+pub(crate) fn used_up(dir: &Path) -> Error {
+    Error::corrupt(dir, 0, "a number is near the last one that there is")
 }
 
 /// Above every generation that a file or a root speaks of, so that no file is ever written twice.

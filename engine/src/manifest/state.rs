@@ -62,6 +62,11 @@ impl State {
         tables.chain(self.blobs.keys().map(|no| (FileKind::Blob, *no)))
     }
 
+    /// The largest number in it from which anybody counts on.
+    pub(crate) fn largest_number(&self) -> u64 {
+        self.as_edit().largest_number()
+    }
+
     /// The edit that makes this state out of an empty one.
     pub(crate) fn as_edit(&self) -> Edit {
         Edit {

@@ -41,7 +41,8 @@ pub(crate) struct Survey {
 
 /// Reads what there is.
 ///
-/// Errors: `NotFound` where the folder has no file of a database.
+/// Errors: `NotFound` where the folder has no file of a database; `Unsupported` for one of a later
+/// build.
 pub(crate) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<Survey> {
     let mut survey = Survey::default();
     let mut roots = Vec::new();
@@ -49,6 +50,8 @@ pub(crate) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<Survey> {
         Ok(Some(root)) => roots.push(root),
         Ok(None) => {}
         Err(error) if error.kind() == Kind::Invalid => {}
+        // What its files say is for a later build to know.
+        Err(error) if error.kind() == Kind::Unsupported => return Err(error),
         Err(error) => survey.damage.push(error),
     }
     let ours = folder::files(vfs, dir)?;
