@@ -145,6 +145,40 @@ fn nothing_is_begun_with_numbers_that_none_could_follow() {
     assert_eq!((found.state, found.repairs.len()), (before, 0));
 }
 
+#[test]
+fn copies_that_cannot_be_read_now_are_no_damage() {
+    let fs = disk();
+    let state = edited(&fs, 3);
+    let faults = FaultFs::new(Arc::new(fs));
+    faults.add(Rule::fail(Call::Open).named("ROOT-A"));
+    let found = loaded(&faults);
+    assert_eq!((found.state, found.repairs.len()), (state, 1));
+    faults.add(Rule::fail(Call::Open).named("*.manifest-*").forever());
+    assert_eq!(load(&faults).expect_err("no copy").kind(), Kind::Io);
+}
+
+#[test]
+fn roots_that_are_damaged_both_are_told_by_a_survey_and_nothing_is_loaded() {
+    let fs = disk();
+    edited(&fs, 3);
+    for name in ["ROOT-A", "ROOT-B"] {
+        let (file, bytes) = open(&fs, name);
+        file.write_all_at(&[bytes[20] ^ 1], 20).expect("a write");
+    }
+    assert_placed(&load(&fs).expect_err("no root"));
+    let found = survey(&fs, Path::new(DIR)).expect("files");
+    found.damage.iter().for_each(assert_placed);
+    assert_eq!(found.damage.len(), 1, "{:?}", found.damage);
+}
+
+#[test]
+fn where_there_is_no_database_there_is_none_to_load() {
+    for dir in [DIR, "/nowhere"] {
+        let none = Manifest::load_existing(&disk(), Path::new(dir)).map(|_| ());
+        assert_eq!(none.expect_err("none").kind(), Kind::NotFound, "{dir}");
+    }
+}
+
 /// The copy of the build before it was taken, and the newer manifest written over.
 #[test]
 fn a_root_of_a_later_build_is_refused_and_kept() {
@@ -161,6 +195,8 @@ fn a_root_of_a_later_build_is_refused_and_kept() {
         let refused = load(&fs).expect_err("of a later build");
         assert_eq!(refused.kind(), Kind::Unsupported, "{name}: {refused}");
         assert!(refused.place().is_some_and(|(file, _)| file.ends_with(name)), "{refused}");
+        let surveyed = survey(&fs, Path::new(DIR)).map(|_| ()).expect_err("of a later build");
+        assert_eq!(surveyed.kind(), Kind::Unsupported, "{name}: {surveyed}");
         file.write_all_at(&bytes, 0).expect("a write");
     }
     assert_eq!(loaded(&fs).state, state);
